@@ -1,0 +1,1 @@
+"""Topology, planning and proofs: what pycomm thinks with."""
