@@ -1,0 +1,1 @@
+"""`pycomm bench`: time every collective in the manner of nccl-tests, and count wrong results while at it."""
