@@ -41,13 +41,13 @@ $(VENV)/mpi/%/.done: | $(BIN)/python
 
 # ---- build ---------------------------------------------------------------------------------------------
 
-configure_plain   := -DPYCOMM_PYTHON=ON
+configure_plain   := -DPYCOMM_PYTHON=ON -DPython_EXECUTABLE=$(BIN)/python
 configure_address := -DPYCOMM_PYTHON=OFF -DPYCOMM_SANITIZE=address
 configure_thread  := -DPYCOMM_PYTHON=OFF -DPYCOMM_SANITIZE=thread
 
 build/%/build.ninja: | $(VENV)/.dev
 	cmake -S csrc -B build/$* -G Ninja -DPYCOMM_TESTS=ON -DPYCOMM_WERROR=ON $(configure_$*) \
-	    -DPython_EXECUTABLE=$(BIN)/python -Dpybind11_DIR=$$($(BIN)/python -m pybind11 --cmakedir)
+	    -DCMAKE_PREFIX_PATH="$$($(BIN)/python -m pybind11 --cmakedir)"
 
 # _C in place, in pycomm/. The lock is for two people who build in one tree.
 build: build/plain/build.ninja $(VENV)/.dev
