@@ -1,5 +1,5 @@
-# make test | bench | lint | wheel: each sets up what it needs in .venv. Wanted on the machine: python3 with venv,
-# a C++20 compiler, make. CMake, Ninja and every other tool come into .venv through pip.
+# make test | bench | lint | wheel: each sets up what it needs in .venv. Wanted on the machine: python3 with venv and
+# headers (Debian: python3-venv python3-dev), a C++20 compiler, make. CMake, Ninja and all else come into .venv.
 
 PYTHON ?= python3
 JOBS   ?= $(shell nproc)
@@ -88,7 +88,8 @@ format: $(VENV)/.dev
 # The wheel is built from the sdist, so this proves both; it is then tried where nothing else is installed.
 wheel: $(VENV)/.dev
 	rm -rf dist build/smoke
-	$(BIN)/python -m build --outdir dist .
+	@mkdir -p build
+	$(BIN)/python -m build --outdir dist . > build/wheel.log 2>&1 || { cat build/wheel.log; exit 1; }
 	$(PYTHON) -m venv build/smoke
 	build/smoke/bin/python -m pip --disable-pip-version-check -q install dist/*.whl
 	cd build/smoke && bin/python -c "$$SMOKE" && bin/python -m pycomm info
