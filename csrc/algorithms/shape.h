@@ -1,0 +1,32 @@
+// The table of leaf algorithms by name: a new shape is one file and one row of shape.cc.
+#pragma once
+
+#include <stdexcept>
+#include <string>
+
+#include "algorithms/algorithms.h"
+
+namespace pycomm {
+
+// Null where the shape has no such form.
+struct Shape {
+  const char* name;
+  void (*reduce_scatter)(Program&, const Group&, const Shares&);
+  void (*all_gather)(Program&, const Group&, const Shares&);
+  void (*all_reduce)(Program&, const Group&, const Span&);
+  void (*broadcast)(Program&, const Group&, int root, const Span&);
+  void (*reduce)(Program&, const Group&, int root, const Span&);
+  void (*all_to_all)(Program&, const Group&, const Shares&, const Shares&);
+};
+
+// Throws std::invalid_argument that lists the known names.
+const Shape& shape_named(const std::string& name);
+
+// The form `form` of a shape, or std::invalid_argument: "tree has no all_to_all".
+template <typename Form>
+Form need(const Shape& shape, Form form, const char* what) {
+  if (form == nullptr) throw std::invalid_argument(std::string(shape.name) + " has no " + what + " form");
+  return form;
+}
+
+}  // namespace pycomm
