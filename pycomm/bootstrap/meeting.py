@@ -1,0 +1,125 @@
+"""Where a job's ranks meet when an address is all they know: ports to try, the secret's file, who listens."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import itertools
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+
+from pycomm import secret
+from pycomm.bootstrap.rendezvous import Guest, Host, dial, pause
+from pycomm.deadline import Deadline
+from pycomm.errors import InvalidArgument, TimedOut
+from pycomm.handshake import Identity
+from pycomm.machine import is_loopback, is_own
+
+FIRST_PORT, PORTS = 12000, 20000  # derived ports: below those that Linux hands out by itself (32768 and on)
+CANDIDATES = 8
+
+
+@dataclass(frozen=True)
+class Meeting:
+    """What each rank knows before it has met any other."""
+
+    rank: int
+    size: int
+    host: str  # where rank 0 is
+    port: int
+    job: str  # tells this job, and this incarnation of it, from others on the same host
+    secret_file: Path | None = None
+    port_taken: bool = False  # by the launcher's own store
+    several_hosts: bool | None = None  # None: nobody said
+
+    def ports(self) -> list[int]:
+        """The ports that rank 0 may be at, in the order it tries them. The handshake tells whose a port is."""
+        digest = hashlib.sha256(self.job.encode()).digest()
+        words = [int.from_bytes(digest[2 * i : 2 * i + 2], "big") for i in range(CANDIDATES)]
+        derived = [FIRST_PORT + word % PORTS for word in words]
+        return derived if self.port_taken else [self.port, *derived]
+
+    def join(self, deadline: Deadline) -> Host | Guest:
+        """Meets the others.
+
+        Raises:
+            TimedOut: naming who had not come.
+            InvalidArgument: no secret is to be had, or no port.
+        """
+        return self._as_host(deadline) if self.rank == 0 else self._as_guest(deadline)
+
+    def _as_host(self, deadline: Deadline) -> Host:
+        if self.secret_file is None and self.several_hosts:
+            raise self._needs_secret_file()
+        path = self.secret_file or secret.job_file(self.job)
+        key = secret.create(path) if self.secret_file is None else _read(path)
+        try:
+            host = Host(Identity(self.job, 0, self.size, key), [self._listener()], deadline)
+            try:
+                host.wait("" if self.secret_file else " Ranks on other hosts need PYCOMM_SECRET_FILE.")
+            except BaseException:
+                host.close()
+                raise
+            return host
+        finally:
+            if self.secret_file is None:
+                with contextlib.suppress(OSError):
+                    path.unlink()
+
+    def _as_guest(self, deadline: Deadline) -> Guest:
+        if self.secret_file is None and (self.several_hosts or not is_own(_resolve(self.host, self.port))):
+            raise self._needs_secret_file()
+        path = self.secret_file or secret.job_file(self.job)
+        addresses = [(self.host, port) for port in self.ports()]
+        for attempt in itertools.count():
+            try:  # each time anew: a file may be what a dead job has left, until rank 0 replaces it
+                key = secret.read(path) if self.secret_file is None else _read(path)
+                identity = Identity(self.job, self.rank, self.size, key)
+                return Guest(identity, dial(identity, addresses, deadline), deadline)
+            except FileNotFoundError:
+                note = f"it has not written the secret {path}"
+            except ConnectionError as why:
+                note = str(why)
+            if deadline.passed():
+                raise TimedOut(
+                    f"init: rank 0 of {self.size} had not come to {self.host} after {deadline.text()}; is it running, "
+                    f"and is the address its own? Last answer: {note}"
+                )
+            pause(attempt, deadline)
+        raise AssertionError("unreachable")
+
+    def _listener(self) -> socket.socket:
+        address = _resolve(self.host, self.port)
+        named = address in (self.host, "127.0.0.1", "::1") or self.several_hosts is False
+        everywhere = not is_own(address) or (is_loopback(address) and not named)
+        family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        for port in self.ports():
+            with contextlib.suppress(OSError):
+                at = ("" if everywhere else address, port)
+                return socket.create_server(at, family=family, backlog=socket.SOMAXCONN)
+        tried = ", ".join(map(str, self.ports()))
+        raise InvalidArgument(
+            f"init: rank 0 can listen at none of the ports {tried} of {self.host}: choose another MASTER_PORT"
+        )
+
+    def _needs_secret_file(self) -> InvalidArgument:
+        return InvalidArgument(
+            f"init: the ranks are on several hosts (rank 0 at {self.host}), so they need a secret to know each other "
+            f"by: set PYCOMM_SECRET_FILE on each to a file with the same content and mode 0600 "
+            f"(openssl rand -hex 32 > secret)"
+        )
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return secret.read(path)
+    except FileNotFoundError:
+        raise InvalidArgument(f"PYCOMM_SECRET_FILE={path}: there is no such file on this host") from None
+
+
+def _resolve(host: str, port: int) -> str:
+    try:
+        return str(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][4][0])
+    except OSError as why:
+        raise InvalidArgument(f"init: the address {host!r} of rank 0 is unknown here: {why.strerror}") from None

@@ -1,0 +1,110 @@
+"""Joining through MPI: the communicator carries where rank 0 is and the secret; the rest is the rendezvous.
+
+mpi4py is never imported: whatever has its methods will do. All messages are buffers; nothing is pickled.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import secrets
+import socket
+from typing import Protocol
+
+from pycomm.bootstrap.bootstrap import Alone, Bootstrap
+from pycomm.bootstrap.rendezvous import Guest, Host, dial, pause
+from pycomm.deadline import Deadline
+from pycomm.errors import InvalidArgument, PeerLost, TimedOut
+from pycomm.handshake import Identity
+from pycomm.machine import machine_id, outward_address
+from pycomm.secret import SECRET_BYTES
+
+MESSAGE_BYTES = 512
+LOOPBACK = "127.0.0.1"
+
+
+class Request(Protocol):
+    """An MPI request under way."""
+
+    def Test(self) -> bool:
+        """True when it is done."""
+
+
+class MpiCommunicator(Protocol):
+    """What is used of mpi4py's communicators."""
+
+    def Get_rank(self) -> int: ...
+
+    def Get_size(self) -> int: ...
+
+    def Is_inter(self) -> bool: ...
+
+    def Ibcast(self, buf: bytearray, root: int = 0) -> Request: ...
+
+
+# MPI cannot cancel a collective: the buffers of those that were given up must live as long as the process.
+_given_up: list[tuple[Request, bytearray]] = []
+
+
+def from_mpi(comm: MpiCommunicator, deadline: Deadline) -> Bootstrap:
+    """Joins the job whose ranks are those of `comm`, in its order.
+
+    Raises:
+        InvalidArgument: `comm` is no MPI communicator, or one between two groups.
+        TimedOut: naming the ranks that had not come.
+    """
+    if not all(hasattr(comm, name) for name in ("Get_rank", "Get_size", "Is_inter", "Ibcast")):
+        raise InvalidArgument(f"init: {type(comm).__name__} is not an mpi4py communicator, such as MPI.COMM_WORLD")
+    if comm.Is_inter():
+        raise InvalidArgument("init: an MPI intercommunicator has two groups: pass one of them, or Merge() it")
+    rank, size = comm.Get_rank(), comm.Get_size()
+    if size == 1:
+        return Alone()
+    return _host(comm, size, deadline) if rank == 0 else _guest(comm, rank, size, deadline)
+
+
+def _host(comm: MpiCommunicator, size: int, deadline: Deadline) -> Host:
+    identity = Identity(secrets.token_hex(16), 0, size, secrets.token_hex(SECRET_BYTES).encode())
+    addresses = sorted({LOOPBACK, outward_address()})
+    listeners = []
+    for address in addresses:
+        family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        listeners.append(socket.create_server((address, 0), family=family, backlog=socket.SOMAXCONN))
+    where = [listener.getsockname()[:2] for listener in listeners]
+    message = {"job": identity.job, "secret": identity.secret.decode(), "machine": machine_id(), "at": where}
+    host = Host(identity, listeners, deadline)
+    try:
+        _broadcast(comm, bytearray(json.dumps(message).encode().ljust(MESSAGE_BYTES)), deadline)
+        host.wait()
+    except BaseException:
+        host.close()
+        raise
+    return host
+
+
+def _guest(comm: MpiCommunicator, rank: int, size: int, deadline: Deadline) -> Guest:
+    message = json.loads(_broadcast(comm, bytearray(MESSAGE_BYTES), deadline))
+    identity = Identity(message["job"], rank, size, message["secret"].encode())
+    same_machine = message["machine"] == machine_id()
+    addresses = [(host, port) for host, port in message["at"] if same_machine or host != LOOPBACK]
+    for attempt in itertools.count():
+        try:
+            return Guest(identity, dial(identity, addresses, deadline), deadline)
+        except ConnectionError as why:
+            if deadline.passed():
+                raise PeerLost(f"init: rank {rank} cannot reach rank 0: {why}") from None
+        pause(attempt, deadline)
+    raise AssertionError("unreachable")
+
+
+def _broadcast(comm: MpiCommunicator, message: bytearray, deadline: Deadline) -> bytearray:
+    """Broadcasts from rank 0, within the deadline: a blocking broadcast of MPI's would have none."""
+    request = comm.Ibcast(message, root=0)
+    for attempt in itertools.count():
+        if request.Test():
+            return message
+        if deadline.passed():
+            _given_up.append((request, message))
+            raise TimedOut(f"init: rank 0 of the MPI communicator had not come after {deadline.text()}")
+        pause(attempt, deadline)
+    raise AssertionError("unreachable")

@@ -1,0 +1,107 @@
+"""`pycomm run`: starts the ranks of a job on this machine and sees that none is left."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import secrets
+import socket
+import sys
+import tempfile
+from pathlib import Path
+
+from pycomm.errors import InvalidArgument
+from pycomm.launch.job import Job
+from pycomm.machine import usable_cpus
+
+HELP = (
+    "Starts a program on n ranks of this machine, with each line of output marked by its rank. "
+    "When one rank fails, all are ended, and why is said."
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's arguments."""
+    parser.add_argument("-n", type=int, required=True, metavar="RANKS", help="how many ranks")
+    parser.add_argument(
+        "--nodes", metavar="NODES", help="split them into virtual nodes: a number, or sizes such as 3+2+1"
+    )
+    parser.add_argument("--timeout", type=float, metavar="S", help="end them all after so many seconds")
+    parser.add_argument(
+        "program", nargs=argparse.REMAINDER, help="script.py, -m module, or a command; then its arguments"
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Runs the job and returns its exit status: that of the first rank that failed, 128 + signal if one killed it."""
+    sizes = node_sizes(arguments.n, arguments.nodes)
+    command = command_line(arguments.program)
+    descriptor, secret = tempfile.mkstemp(prefix="pycomm-run-", suffix=".secret")  # mode 0600
+    try:
+        with os.fdopen(descriptor, "w") as file:
+            file.write(secrets.token_hex(32))
+        environments = rank_environments(sizes, arguments.nodes is not None, Path(secret))
+        return Job(command, environments, arguments.timeout).run()
+    finally:
+        os.unlink(secret)
+
+
+def node_sizes(ranks: int, nodes: str | None) -> list[int]:
+    """Ranks on each node: as even as can be, or as given. Raises InvalidArgument."""
+    if ranks < 1:
+        raise InvalidArgument(f"-n {ranks}: a job has at least 1 rank")
+    if nodes is None:
+        return [ranks]
+    try:
+        parts = [int(part) for part in nodes.split("+")]
+    except ValueError:
+        parts = [0]
+    if min(parts) < 1:
+        raise InvalidArgument(f"--nodes {nodes}: give a number such as 2, or sizes such as 3+2+1")
+    if len(parts) > 1 and sum(parts) != ranks:
+        raise InvalidArgument(f"--nodes {nodes}: that makes {sum(parts)} ranks, -n says {ranks}")
+    if len(parts) == 1 and parts[0] > ranks:
+        raise InvalidArgument(f"--nodes {nodes}: {ranks} ranks cannot be on {nodes} nodes")
+    if len(parts) > 1:
+        return parts
+    small, larger = divmod(ranks, parts[0])
+    return [small + (node < larger) for node in range(parts[0])]
+
+
+def command_line(program: list[str]) -> list[str]:
+    """What each rank executes: Python for a script or a module, else the command itself. Raises InvalidArgument."""
+    words = program[1:] if program[:1] == ["--"] else program
+    if not words:
+        raise InvalidArgument("what should the ranks run? Such as: pycomm run -n 4 script.py")
+    if words[0] == "-m" or words[0].endswith(".py"):
+        if words[0] != "-m" and not os.path.isfile(words[0]):
+            raise InvalidArgument(f"there is no script {words[0]} in {os.getcwd()}")
+        return [sys.executable, "-u", *words]
+    return words
+
+
+def rank_environments(sizes: list[int], virtual: bool, secret: Path) -> list[dict[str, str]]:
+    """torchrun's variables for each rank; with virtual nodes also each rank's node and rail."""
+    total = sum(sizes)
+    threads = max(1, usable_cpus() // total)
+    common = {
+        "WORLD_SIZE": str(total),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(_free_port()),
+        "PYCOMM_SECRET_FILE": str(secret),
+        "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", str(threads)),  # else every rank takes all cores
+    }
+    environments = []
+    for node, size in enumerate(sizes):
+        for local in range(size):
+            own = {"RANK": str(len(environments)), "LOCAL_RANK": str(local), "LOCAL_WORLD_SIZE": str(size)}
+            if virtual:
+                own |= {"PYCOMM_NODE": f"node{node}", "PYCOMM_RAIL": str(local)}
+            environments.append({**os.environ, **common, **own})
+    return environments
+
+
+def _free_port() -> int:
+    """A port that is free now; should it be taken by then, the ranks find another by themselves."""
+    with socket.create_server(("127.0.0.1", 0)) as sock:
+        return int(sock.getsockname()[1])

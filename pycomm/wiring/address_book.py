@@ -1,0 +1,97 @@
+"""The address book: what every rank says of itself first, and what follows from it for all of them alike."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+
+from pycomm.errors import Mismatch
+from pycomm.topo.topology import Place
+
+LOCAL_INDEX = "local index"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One rank, as it describes itself."""
+
+    rank: int
+    version: str
+    label: str  # of its node: PYCOMM_NODE, or the machine
+    machine: str
+    door: str  # name of its abstract Unix socket, "" if it has none
+    pid: int
+    rail: int | None  # PYCOMM_RAIL
+    settings: dict[str, object]  # those that all must share
+    nonce: str = ""  # rank 0's: makes the job's keys its own
+
+    def pack(self) -> bytes:
+        """As JSON."""
+        return json.dumps(asdict(self)).encode()
+
+
+def unpack(payload: bytes) -> Entry:
+    """Reads a packed entry; of another version only what both know. Raises Mismatch."""
+    fields = json.loads(payload)
+    try:
+        return Entry(**{name: fields[name] for name in Entry.__dataclass_fields__})
+    except (KeyError, TypeError):
+        version = fields.get("version") if isinstance(fields, dict) else None
+        raise Mismatch(f"init: a rank runs pycomm {version}, which speaks otherwise: install one version") from None
+
+
+def check_agreed(entries: list[Entry]) -> None:
+    """Raises Mismatch where versions or shared settings differ, such as "rank 9 runs 0.3.1, rank 0 0.4.0"."""
+    first = entries[0]
+    for entry in entries:
+        if entry.version != first.version:
+            raise Mismatch(
+                f"init: rank {entry.rank} runs {entry.version}, rank 0 {first.version}: install one version everywhere"
+            )
+        for name, value in entry.settings.items():
+            if value != first.settings.get(name):
+                raise Mismatch(
+                    f"init: rank {entry.rank} has {name}={value}, rank 0 has {first.settings.get(name)}: "
+                    f"it must be the same everywhere"
+                )
+
+
+def labelled(entries: list[Entry]) -> list[list[int]]:
+    """The ranks of each label, by first appearance: nodes, if they can all map each other's memory."""
+    groups: dict[str, list[int]] = {}
+    for entry in entries:
+        groups.setdefault(entry.label, []).append(entry.rank)
+    return list(groups.values())
+
+
+def nodes(groups: list[list[int]], mapped: set[tuple[int, int]]) -> list[list[int]]:
+    """Splits each group so that all members of a node can map each other; `mapped` holds (lower, higher) pairs."""
+    found: list[list[int]] = []
+    for group in groups:
+        parts: list[list[int]] = []
+        for rank in group:
+            for part in parts:
+                if all((other, rank) in mapped for other in part):
+                    part.append(rank)
+                    break
+            else:
+                parts.append([rank])
+        found += parts
+    return sorted(found)
+
+
+def places(entries: list[Entry], node_list: list[list[int]]) -> list[Place]:
+    """Every rank's node and rail. A node is called by its label; parts of a split one get a suffix."""
+    found: dict[int, Place] = {}
+    seen: dict[str, int] = {}
+    short = {machine: f"node{i}" for i, machine in enumerate(dict.fromkeys(e.machine for e in entries))}
+    for ranks in node_list:
+        label = entries[ranks[0]].label
+        name = short.get(label, label)
+        seen[name] = seen.get(name, 0) + 1
+        if seen[name] > 1:
+            name = f"{name}/{seen[name]}"
+        for index, rank in enumerate(ranks):
+            rail = entries[rank].rail
+            found[rank] = Place(name, index, LOCAL_INDEX) if rail is None else Place(name, rail, "PYCOMM_RAIL")
+    return [found[rank] for rank in range(len(entries))]
