@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pycomm.bench import pattern
 from pycomm.bench.bandwidth import BUSBW_FACTORS, algbw, busbw_factor
+from pycomm.bench.pattern import OPS, Pattern
 from pycomm.bench.plot import plot
 from pycomm.bench.record import Record, Setting, make_record, write_json_lines
 from pycomm.bench.sizes import format_size, parse_size, parse_sizes
@@ -60,23 +60,24 @@ def reference(op: str, operands: list[Any]) -> Any:
     return reductions[op](stacked, axis=0)
 
 
-@pytest.mark.parametrize("op", pattern.OPS)
+@pytest.mark.parametrize("op", OPS)
 @given(ranks=st.integers(1, 40), start=st.integers(0, 10_000), count=st.integers(0, 10_000))
 def test_the_predicted_reduction_is_the_reduction(op: str, ranks: int, start: int, count: int) -> None:
-    operands = [pattern.operand(rank, ranks, op, start, count) for rank in range(ranks)]
-    predicted = pattern.reduced(ranks, op, start, count)
+    pattern = Pattern(ranks, op, np.dtype(np.int64))
+    operands = [pattern.operand(rank, start, count) for rank in range(ranks)]
+    predicted = pattern.reduced(start, count)
     assert (predicted == reference(op, operands)).all()
     assert all((part >= 0).all() for part in operands)
     assert predicted.size == 0 or predicted.max() <= 127
 
 
-@pytest.mark.parametrize("op", pattern.OPS)
+@pytest.mark.parametrize("op", OPS)
 @given(ranks=st.integers(2, 16), shift=st.integers(1, 4092))
 def test_a_shifted_lost_or_doubled_operand_is_seen(op: str, ranks: int, shift: int) -> None:
     count = 8192
-    right = pattern.reduced(ranks, op, 0, count)
-    assert (pattern.reduced(ranks, op, shift, count) != right).any()
-    operands = [pattern.operand(rank, ranks, op, 0, count).astype(np.int64) for rank in range(ranks)]
+    pattern = Pattern(ranks, op, np.dtype(np.int64))
+    assert (pattern.reduced(shift, count) != pattern.reduced(0, count)).any()
+    operands = [pattern.operand(rank, 0, count) for rank in range(ranks)]
     if op in ("sum", "product", "avg"):
         doubled = [*operands[1:], operands[1]]
         wrong = np.prod(doubled, axis=0) if op == "product" else np.sum(doubled, axis=0)

@@ -15,18 +15,24 @@ OPS = ("sum", "product", "min", "max", "avg")
 _PERIOD = 4093  # prime, so that no cut of a buffer into chunks or slices falls on the period
 
 
-def operand(rank: int, ranks: int, op: str, start: int, count: int) -> NDArray[np.int8]:
-    """Elements `start` … `start + count` of what a rank brings."""
-    return _repeat(_tile(rank, ranks, op), start, count)
+class Pattern:
+    """What the ranks of a group bring to a reduction of this kind, and what comes of it."""
 
+    def __init__(self, ranks: int, op: str, dtype: np.dtype[Any]) -> None:
+        self._ranks = ranks
+        self._op = op
+        self._dtype = dtype
 
-def reduced(ranks: int, op: str, start: int, count: int) -> NDArray[np.int64]:
-    """Elements `start` … `start + count` of the reduction of what all ranks bring."""
-    return _repeat(_reduced_tile(ranks, op), start, count)
+    def operand(self, rank: int, start: int, count: int) -> NDArray[Any]:
+        """Elements `start` … `start + count` of what a rank brings."""
+        return self._repeat(_tile(rank, self._ranks, self._op), start, count)
 
+    def reduced(self, start: int, count: int) -> NDArray[Any]:
+        """Elements `start` … `start + count` of the reduction of what all ranks bring."""
+        return self._repeat(_reduced_tile(self._ranks, self._op), start, count)
 
-def _repeat(tile: NDArray[Any], start: int, count: int) -> NDArray[Any]:
-    return np.resize(np.roll(tile, -(start % _PERIOD)), count)
+    def _repeat(self, tile: NDArray[Any], start: int, count: int) -> NDArray[Any]:
+        return np.resize(np.roll(tile.astype(self._dtype), -(start % _PERIOD)), count)
 
 
 def _noise(salt: int) -> NDArray[np.int64]:

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pycomm.bench import pattern
 from pycomm.bench.bandwidth import BUSBW_FACTORS
+from pycomm.bench.pattern import Pattern
 
 COLLECTIVES = tuple(BUSBW_FACTORS)
 REDUCING = frozenset({"all_reduce", "reduce_scatter", "reduce"})
@@ -86,7 +86,7 @@ class Workload:
         count = self.count // self.ranks if self.collective == "all_gather" else self.count
         if self.collective == "broadcast" and self.rank != self.root:
             return np.full(count, _POISON, self.dtype)
-        return pattern.operand(self.rank, self.ranks, self._op, 0, count).astype(self.dtype)
+        return self._pattern.operand(self.rank, 0, count)
 
     def expected(self) -> NDArray[Any] | None:
         """What this rank must hold afterwards; None where it gets no result."""
@@ -94,28 +94,26 @@ class Workload:
         length = share.stop - share.start
         match self.collective:
             case "all_reduce":
-                result = pattern.reduced(self.ranks, self.op, 0, self.count)
-            case "reduce" if self.rank == self.root:
-                result = pattern.reduced(self.ranks, self.op, 0, self.count)
+                return self._pattern.reduced(0, self.count)
+            case "reduce":
+                return self._pattern.reduced(0, self.count) if self.rank == self.root else None
             case "reduce_scatter":
-                result = pattern.reduced(self.ranks, self.op, share.start, length)
+                return self._pattern.reduced(share.start, length)
             case "broadcast":
-                result = pattern.operand(self.root, self.ranks, self._op, 0, self.count).astype(np.int64)
+                return self._pattern.operand(self.root, 0, self.count)
             case "all_gather":
-                result = self._from_everyone(0, length)
+                return self._from_everyone(0, length)
             case "all_to_all":
-                result = self._from_everyone(share.start, length)
-            case _:
-                return None
-        return result.astype(self.dtype)
+                return self._from_everyone(share.start, length)
+        return None
 
-    def _from_everyone(self, start: int, count: int) -> NDArray[np.int64]:
-        parts = [pattern.operand(rank, self.ranks, self._op, start, count) for rank in range(self.ranks)]
-        return np.concatenate(parts).astype(np.int64)
+    def _from_everyone(self, start: int, count: int) -> NDArray[Any]:
+        return np.concatenate([self._pattern.operand(rank, start, count) for rank in range(self.ranks)])
 
     @property
-    def _op(self) -> str:
-        return self.op if self.collective in REDUCING else "max"  # its values have the widest spread
+    def _pattern(self) -> Pattern:
+        op = self.op if self.collective in REDUCING else "max"  # its values have the widest spread
+        return Pattern(self.ranks, op, self.dtype)
 
 
 class Buffers:

@@ -1,0 +1,1 @@
+"""Measurements that need other libraries or much time: run from the checkout, never installed."""

@@ -1,0 +1,24 @@
+"""python -m bench COMMAND …: the measurements, by name."""
+
+import sys
+from importlib import import_module
+
+COMMANDS = {
+    "main": "what `make bench` shows: a plan and its proof, a table, byte counters, a comparison with gloo",
+    "compare": "a collective of pycomm and of its peers, interleaved",
+    "leak": "what many small all-reduces leave behind",
+    "init": "how long it takes until the ranks of one machine can talk",
+}
+
+
+def main() -> int:
+    name = sys.argv[1] if len(sys.argv) > 1 else ""
+    if name not in COMMANDS:
+        lines = [f"  {command:<9} {what}" for command, what in COMMANDS.items()]
+        print("\n".join(["usage: python -m bench COMMAND [options]", *lines]), file=sys.stderr)
+        return 2
+    return int(import_module(f"bench.{name}").main(sys.argv[2:]))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,118 @@
+"""The interleaved comparison: real libraries in real processes, asked in turn."""
+
+import contextlib
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bench.barrier import Barrier
+from bench.compare import Comparison, arrangements, slowest, table_header, table_row
+from bench.peers import Job, peer_class
+from bench.workers import WorkerFailed, Workers
+from pycomm.bench.workload import COLLECTIVES
+
+pytestmark = pytest.mark.timeout(60)
+
+
+@contextlib.contextmanager
+def workers(library: str, ranks: int) -> Iterator[Workers]:
+    reason = peer_class(library).missing(Job(library, ranks, 1, Path()))
+    if reason:
+        pytest.skip(f"{library}: {reason}")
+    with Workers(library, ranks) as team:
+        yield team
+
+
+def children() -> set[int]:
+    """Every process below this one."""
+    pids = set()
+    for status in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            pids.add((int(status.parent.name), int(status.read_text().rpartition(")")[2].split()[1])))
+    below, grown = {os.getpid()}, True
+    while grown:
+        more = {pid for pid, parent in pids if parent in below} - below
+        below, grown = below | more, bool(more)
+    return below - {os.getpid()}
+
+
+@pytest.mark.parametrize("library", ["gloo", "mpich"])
+def test_every_collective_of_a_peer_gives_the_predicted_result(library: str) -> None:
+    with workers(library, 2) as team:
+        comparisons = [Comparison(name, "float32", 2, [team]) for name in COLLECTIVES]
+        for name, comparison in zip(COLLECTIVES, comparisons, strict=True):
+            for in_place in arrangements(name):
+                (record,) = comparison.measure(1000, in_place)
+                assert (record.library, record.collective, record.wrong) == (library, name, 0)
+                assert 0 < record.median_us <= record.p99_us
+                assert record.in_place == in_place
+
+
+def test_a_dtype_that_a_library_lacks_leaves_it_out_of_that_row() -> None:
+    with workers("mpich", 2) as team:
+        assert [
+            record.wrong for record in Comparison("all_reduce", "int32", 1, [team]).measure(64, True)
+        ] == [0]
+        request = {"collective": "all_reduce", "count": 8, "dtype": "int32", "op": "avg", "in_place": True}
+        answers = team.ask(request | {"check": True, "warm_up": 0, "iterations": 1})
+        assert answers == 2 * [{"unsupported": "MPI does not reduce with avg"}]
+
+
+def test_idle_workers_do_not_use_the_machine() -> None:
+    with workers("mpich", 2) as team:
+        Comparison("all_reduce", "float32", 1, [team]).measure(8, True)
+
+        def used() -> float:
+            ticks = [
+                Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13] for pid in children()
+            ]
+            return sum(int(part) for both in ticks for part in both) / os.sysconf("SC_CLK_TCK")
+
+        before = used()
+        time.sleep(0.5)
+        assert used() - before < 0.1
+
+
+def test_a_dead_worker_is_an_error_and_nobody_is_left_behind() -> None:
+    before = children()
+    with pytest.raises(WorkerFailed, match="no_such_collective"), workers("mpich", 2) as team:
+        team.ask({"collective": "no_such_collective"})
+    assert children() <= before
+
+
+def test_times_are_those_of_the_slowest_rank() -> None:
+    assert slowest([{"times_ns": [1000, 5000]}, {"times_ns": [3000, 2000]}]) == [3e-6, 5e-6]
+
+
+def test_the_table_gives_ratios_only_where_both_were_measured() -> None:
+    libraries = ["pycomm", "gloo", "impi"]
+    with workers("mpich", 1) as team:
+        (record,) = Comparison("barrier", "float32", 1, [team]).measure(0, False)
+    ours = record.__class__(**vars(record) | {"library": "pycomm", "median_us": 2.0})
+    gloo = record.__class__(**vars(record) | {"library": "gloo", "median_us": 50.0})
+    line = table_row(libraries, 8, False, [ours, gloo]).split()
+    assert line == ["8", "out", "of", "place", "2.00", "50.00", "-", "25.00", "-"]
+    assert len(table_header(libraries)) == len(table_row(libraries, 8, False, [ours, gloo]))
+
+
+def test_the_barrier_holds_everybody_back(tmp_path: Path) -> None:
+    ranks, turns = 3, 50
+    arrived = np.memmap(tmp_path / "arrived", dtype=np.int64, mode="w+", shape=ranks)
+    pids = []
+    for rank in range(ranks):
+        pid = os.fork()
+        if pid == 0:
+            barrier = Barrier(tmp_path / "barrier", rank, ranks, yielding=True)
+            early = 0
+            for turn in range(1, turns):
+                arrived[rank] = turn
+                barrier.wait()
+                early += int((arrived < turn).any())
+                barrier.wait()
+            os._exit(min(early, 100))
+        pids.append(pid)
+    assert [os.waitpid(pid, 0)[1] for pid in pids] == ranks * [0]
