@@ -1,0 +1,96 @@
+"""Prepared calls: what planning, connecting and binding have made of a request, kept for the next one like it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pycomm._C import Bound, Request
+from pycomm.buffers import dtype_name
+from pycomm.collectives import REDUCTIONS, Kind, Shape
+from pycomm.errors import InvalidArgument
+
+TABLE_LIMIT = 4096  # requests of so many kinds and more start the table anew
+
+
+class Key(NamedTuple):
+    """What a call is looked up by, in this order; in the hot path a plain tuple."""
+
+    kind: Kind
+    dtype: np.dtype[Any]
+    shape: Shape
+    op: str
+    root: int
+    algorithm: Any  # a name, a tuple of (level, name) pairs, or None
+
+
+class Spec(NamedTuple):
+    """A request as plan and core see it: without the shape. `count` is the elements of one block."""
+
+    collective: str
+    count: int
+    dtype: str
+    reduction: str
+    root: int
+    algorithm: Any
+
+
+class Call(NamedTuple):
+    """Ready to run."""
+
+    kind: Kind
+    bound: Bound
+    request: Request
+    shape: Shape  # of the result
+    dtype: np.dtype[Any]
+    gives: bool  # whether this rank gets a result
+    as_bits: bool  # NumPy gives no buffer of this dtype: pass a view
+
+
+class CallTable:
+    """The prepared calls of one communicator."""
+
+    def __init__(self, rank: int, size: int, bind: Callable[[Spec], tuple[Bound, Request]]) -> None:
+        self.calls: dict[tuple[Any, ...], Call] = {}
+        self._bound: dict[Spec, tuple[Bound, Request]] = {}
+        self._rank = rank
+        self._size = size
+        self._bind = bind
+
+    def prepare(self, key: Key) -> Call:
+        """Makes the call for a key that is not in `calls` and puts it there.
+
+        Raises:
+            InvalidArgument: shape, op or root is wrong.
+            Unsupported: the dtype cannot be sent.
+        """
+        kind = key.kind
+        shape = kind.shape(key.shape, self._size)
+        if key.op not in REDUCTIONS:
+            raise InvalidArgument(f"{kind.name}: op={key.op!r} is no reduction: use one of {', '.join(REDUCTIONS)}")
+        if not isinstance(key.root, (int, np.integer)) or not 0 <= key.root < self._size:
+            raise InvalidArgument(
+                f"{kind.name}: root={key.root!r} is no rank of this communicator, whose ranks are 0 … {self._size - 1}"
+            )
+        name = dtype_name(key.dtype, kind.name)
+        count = prod(key.shape) // kind.in_blocks(self._size)
+        spec = Spec(kind.name, count, name, key.op, int(key.root), key.algorithm)
+        if spec not in self._bound:
+            if len(self._bound) >= TABLE_LIMIT:
+                self._bound.clear()
+            self._bound[spec] = self._bind(spec)
+        bound, request = self._bound[spec]
+        gives = kind.name not in ("reduce", "barrier") or (kind.name == "reduce" and key.root == self._rank)
+        call = Call(kind, bound, request, shape, key.dtype, gives, name == "bfloat16")
+        if len(self.calls) >= TABLE_LIMIT:
+            self.calls.clear()
+        self.calls[tuple(key)] = call
+        return call
+
+    def clear(self) -> None:
+        """Forgets everything, as when an algorithm was installed."""
+        self.calls.clear()
+        self._bound.clear()

@@ -1,0 +1,134 @@
+"""The runner: checks what can be wrong with a call, looks up what was prepared, and hands it to the core."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from os import getpid
+from typing import Any
+
+from numpy import ascontiguousarray, empty, uint16
+
+from pycomm import _C
+from pycomm.buffers import Array, as_array, check_result, offset_of
+from pycomm.call import Call, CallTable, Key
+from pycomm.errors import Error, InvalidArgument
+from pycomm.planning import Planning
+from pycomm.work import Work
+from pycomm.world import World
+
+
+class Runner:
+    """The working part of one communicator."""
+
+    def __init__(self, world: World, ranks: tuple[int, ...], id: int, timeout_s: float) -> None:
+        self._rank = ranks.index(world.fabric.rank)
+        self.planning = Planning(world, ranks)
+        self._core: _C.Communicator | None = _C.Communicator(
+            world.fabric, id, list(ranks), world.labels(ranks), world.profile.limits.slice_bytes
+        )
+        self.table = CallTable(self._rank, len(ranks), self.planning.bind)
+        self._calls = self.table.calls
+        self._timeout_s = timeout_s
+        self._pid = world.pid
+        self._busy = threading.Lock()
+        world.members.add(self)
+
+    def run(self, key: tuple[Any, ...], x: Array, out: object, async_op: bool, timeout_s: float | None) -> Any:
+        """Every collective comes through here; a call like an earlier one is a look-up and a call into C++."""
+        if not self._busy.acquire(False):
+            raise self._concurrent(key[0].name)
+        try:
+            core = self._core
+            if core is None or getpid() != self._pid:
+                raise self._unusable(key[0].name)
+            try:
+                call = self._calls.get(key) or self._prepare(key, timeout_s)
+            except TypeError:
+                call = self._prepare(_hashable(key), timeout_s)
+            if not x.flags.c_contiguous:
+                if out is x:
+                    check_result(x, x.shape, x.dtype, call.kind.name)
+                x = ascontiguousarray(x)
+            if not call.gives:
+                target = None
+            elif out is None:
+                target = empty(call.shape, call.dtype)
+            else:
+                x, target = self._with_out(call, x, out)
+            source, result = x, target
+            if call.as_bits:
+                source = x.view(uint16)
+                target = None if target is None else target.view(uint16)
+            limit = self._timeout_s if timeout_s is None else _checked(timeout_s, call.kind.name)
+            if async_op:
+                operation = core.start(call.bound, source, target, call.request, limit)
+                return Work(core, operation, result, call.kind.name)
+            core.run(call.bound, source, target, call.request, limit)
+            return result
+        finally:
+            self._busy.release()
+
+    def check_usable(self, what: str) -> None:
+        """Raises the error that says why it cannot be used, if it cannot."""
+        if self._core is None or getpid() != self._pid:
+            raise self._unusable(what)
+
+    def close(self) -> None:
+        """Ends it. Idempotent."""
+        core, self._core = self._core, None
+        if core is not None and getpid() == self._pid:
+            core.close()
+
+    def _prepare(self, key: tuple[Any, ...], timeout_s: float | None) -> Call:
+        self.planning.timeout_s = self._timeout_s if timeout_s is None else _checked(timeout_s, key[0].name)
+        return self.table.prepare(Key(*key))
+
+    def _with_out(self, call: Call, x: Array, out: object) -> tuple[Array, Array]:
+        """The caller's output, checked, and the input, copied where working in place would spoil it."""
+        what = call.kind.name
+        target = as_array(out, None if hasattr(out, "dtype") else call.dtype, f"{what}: out")
+        check_result(target, call.shape, call.dtype, what)
+        small, large = (x, target) if x.nbytes <= target.nbytes else (target, x)
+        offset = offset_of(small, large)
+        if offset is None:
+            return x, target
+        if call.kind.in_place is None:
+            return x.copy(), target
+        if offset != call.kind.in_place(self._rank, small.nbytes):
+            raise InvalidArgument(
+                f"{what}: out overlaps the input, but not as in place: pass the very same memory, or memory apart"
+            )
+        return x, target
+
+    def _unusable(self, what: str) -> Error:
+        if self._core is None:
+            return InvalidArgument(f"{what}: the communicator is closed: call it before close(), or pycomm.init() anew")
+        return InvalidArgument(
+            f"{what}: this process ({getpid()}) was forked from the one that called pycomm.init ({self._pid}): "
+            f"call it there, or start processes with multiprocessing's spawn and pycomm.init in each"
+        )
+
+    def _concurrent(self, what: str) -> Error:
+        return InvalidArgument(
+            f"{what}: another thread is inside a call on this communicator, and the ranks could order the two unlike: "
+            f"give each thread a communicator of its own, comm.split(0)"
+        )
+
+
+def _hashable(key: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The key with a dict of algorithms as pairs. Raises InvalidArgument for what is no argument at all."""
+    *rest, algorithm = key
+    if isinstance(algorithm, Mapping):
+        algorithm = tuple(sorted(algorithm.items()))
+    try:
+        hash((*rest, algorithm))
+    except TypeError:
+        raise InvalidArgument(f"{key[0].name}: op={key[3]!r}, root={key[4]!r}, algorithm={algorithm!r}: not all are names") from None
+    return (*rest, algorithm)
+
+
+def _checked(timeout_s: float, what: str) -> float:
+    if not 0 < timeout_s < float("inf"):
+        raise InvalidArgument(f"{what}: timeout_s={timeout_s!r} is not a positive number of seconds")
+    return timeout_s

@@ -1,0 +1,81 @@
+"""One rank's part of a job: what all its communicators share."""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from pycomm._C import Fabric
+from pycomm.deadline import Deadline
+from pycomm.machine import usable_cpus
+from pycomm.settings import Settings
+from pycomm.topo.profile import Profile
+from pycomm.topo.topology import Topology
+
+
+class Closing(Protocol):
+    """What ends with the world."""
+
+    def close(self) -> None:
+        """Idempotent."""
+
+
+class Connections(Closing, Protocol):
+    """How connections come about."""
+
+    def ensure_connected(self, peers: Iterable[int], deadline: Deadline) -> None:
+        """Returns when each of `peers` can be sent to."""
+
+
+@dataclass(eq=False)
+class World:
+    """The job as one rank sees it.
+
+    Attributes:
+        fabric: The transports of this rank.
+        topology: Where all ranks are.
+        processes: By rank, such as "pid 812": for messages.
+        settings: Of this process.
+        connections: How to reach ranks that are not connected yet.
+        profile: The costs that plans are made with; the same on every rank.
+        next_number: Communicators are numbered; each takes a number that its members agree on.
+        pid: The process that all this belongs to; a forked child must not touch it.
+        lock: Held while a communicator is numbered.
+        members: The working parts of the communicators.
+    """
+
+    fabric: Fabric
+    topology: Topology
+    processes: Sequence[str]
+    settings: Settings
+    connections: Connections
+    profile: Profile = field(default_factory=Profile)
+    next_number: int = 1
+    pid: int = field(default_factory=os.getpid)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    members: weakref.WeakSet[Closing] = field(default_factory=weakref.WeakSet)
+
+    def __post_init__(self) -> None:
+        """Sets how this rank waits: it spins only where every rank of the node has a CPU of its own."""
+        neighbours = self.topology.nodes[self.topology.node_of(self.fabric.rank)]
+        limits = self.profile.limits
+        spin_s = limits.spin_s if len(neighbours) <= usable_cpus() else 0.0
+        self.fabric.set_waiting(*(round(seconds * 1e9) for seconds in (spin_s, limits.yield_s, limits.nap_s)))
+
+    def labels(self, ranks: Sequence[int]) -> list[str]:
+        """How messages call the members of a communicator, such as "rank 5 (node1, pid 812)"."""
+        found = []
+        for member, rank in enumerate(ranks):
+            job = "" if member == rank else f"rank {rank} of the job, "
+            found.append(f"rank {member} ({job}{self.topology.places[rank].node}, {self.processes[rank]})")
+        return found
+
+    def close(self) -> None:
+        """Closes all communicators and the door."""
+        for member in list(self.members):
+            member.close()
+        self.connections.close()
