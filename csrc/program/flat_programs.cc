@@ -1,6 +1,7 @@
 #include "program/flat_programs.h"
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 
 namespace pycomm {
@@ -151,10 +152,12 @@ void FlatPrograms::check_step(const FlatStep& step, const Step& original, std::u
   if (step.op == Op::kRecvReduce || step.op == Op::kCopy || step.op == Op::kReduce) check_size(original.src);
   if (step.op == Op::kReduce) check_size(original.addend);
   if (step.op == Op::kSend) return;
-  std::vector<std::uint32_t> written(cells(step.dst).begin(), cells(step.dst).end());
-  if (!std::ranges::is_sorted(written)) std::ranges::sort(written);
-  if (const auto twice = std::ranges::adjacent_find(written); twice != written.end())
-    fail(lane, number, "it writes " + cell_text(*twice) + " twice");
+  if (const auto dst = cells(step.dst); !std::ranges::is_sorted(dst, std::ranges::less_equal())) {
+    std::vector<std::uint32_t> written(dst.begin(), dst.end());
+    std::ranges::sort(written);
+    if (const auto twice = std::ranges::adjacent_find(written); twice != written.end())
+      fail(lane, number, "it writes " + cell_text(*twice) + " twice");
+  }
   for (const Run& run : original.dst.runs())
     if (run.buffer == Buffer::kIn) fail(lane, number, "it writes the input, which is the caller's");
 }
@@ -200,14 +203,14 @@ void FlatPrograms::fail_unpaired(int sender, int receiver, int channel) const {
     return int{(step.op == Op::kRecv || step.op == Op::kRecvReduce) && step.peer == sender};
   });
   const std::string to = std::to_string(receiver), from = std::to_string(sender);
+  const std::string sent = std::to_string(sends.size()), received = std::to_string(receives.size());
   if (sends.size() > receives.size())
     fail(lane(sender, channel), sends[receives.size()],
-         "nobody receives it: in this channel rank " + from + " sends " + std::to_string(sends.size()) +
-             " times to rank " + to + ", which receives " + std::to_string(receives.size()) +
-             " times from it");
+         "nobody receives it: in this channel rank " + from + " sends " + sent + " messages to rank " + to +
+             ", which receives " + received);
   fail(lane(receiver, channel), receives[sends.size()],
-       "nobody sends it: in this channel rank " + to + " receives " + std::to_string(receives.size()) +
-           " times from rank " + from + ", which sends " + std::to_string(sends.size()) + " times to it");
+       "nobody sends it: in this channel rank " + to + " receives " + received + " messages from rank " +
+           from + ", which sends it " + sent);
 }
 
 bool FlatPrograms::place_in_one_memory() {

@@ -60,8 +60,8 @@ SymbolicRun::SymbolicRun(const FlatPrograms& flat)
       const std::int32_t data =
           flat.layout(r, Buffer::kData).blocks > 0 ? goal.data_block_of_input(r, b) : -1;
       for (std::int32_t c = 0; block >= 0 && c < flat.chunks(); ++c) {
-        if (has_input) put(flat.cell(r, Buffer::kIn, b * flat.chunks() + c), block, c, r);
-        if (data >= 0) put(flat.cell(r, Buffer::kData, data * flat.chunks() + c), block, c, r);
+        if (has_input) begin_with(flat.cell(r, Buffer::kIn, b * flat.chunks() + c), block, c, r);
+        if (data >= 0) begin_with(flat.cell(r, Buffer::kData, data * flat.chunks() + c), block, c, r);
       }
     }
   }
@@ -69,7 +69,7 @@ SymbolicRun::SymbolicRun(const FlatPrograms& flat)
   for (std::uint32_t l = 0; l < lanes_.size(); ++l) lanes_[l].next = flat.lanes()[l].first;
 }
 
-void SymbolicRun::put(std::uint32_t cell, Origin block, std::int32_t chunk, int rank) {
+void SymbolicRun::begin_with(std::uint32_t cell, Origin block, std::int32_t chunk, int rank) {
   const auto r = static_cast<std::size_t>(rank);
   origins_[cell] = block * flat_.chunks() + chunk;
   sets_[cell * words_ + r / kWordBits] |= std::uint64_t{1} << (r % kWordBits);
@@ -86,7 +86,8 @@ std::vector<StepForms> SymbolicRun::run_and_mark() {
 
 void SymbolicRun::run() {
   ready_.reserve(lanes_.size());
-  for (std::uint32_t l = 0; l < lanes_.size(); ++l) queue(l);
+  for (auto l = static_cast<std::uint32_t>(lanes_.size()); l > 0; --l)
+    queue(l - 1);  // so that lane 0 comes first
   while (!ready_.empty()) {
     const std::uint32_t lane = ready_.back();
     ready_.pop_back();
@@ -162,19 +163,13 @@ bool SymbolicRun::receive(std::uint32_t lane, const FlatStep& step) {
 void SymbolicRun::take(std::uint32_t lane, const FlatStep& step, const CellList& sent) {
   const auto dst = flat_.cells(step.dst), src = flat_.cells(step.src), message = flat_.cells(sent);
   if (dst.size() != message.size())
-    fail(lane, "it is sent " + std::to_string(message.size()) + " chunks by " + sender_text(lane));
+    fail(lane, "it expects " + std::to_string(dst.size()) + " chunks, not " + std::to_string(message.size()) +
+                   sender_text(lane));
   const bool adds = step.op == Op::kRecvReduce;
   if (adds) check_written(lane, step.src), check_order(lane, step.dst, step.src);
   if (forms_) forms_here(lane) = {adds ? form(lane, step.src) : Form::kRaw, form(lane, sent), Form::kRaw};
-  for (std::size_t i = 0; i < dst.size(); ++i) {
-    if (flat_.part(dst[i]) != flat_.part(message[i]))
-      fail(lane, flat_.cell_text(dst[i]) + " is not as long as " + flat_.cell_text(message[i]) +
-                     ", sent by " + sender_text(lane));
-    if (adds)
-      combine(lane, dst[i], src[i], message[i]);
-    else
-      copy(dst[i], message[i]);
-  }
+  for (std::size_t i = 0; i < dst.size(); ++i)
+    put(lane, dst[i], adds ? src[i] : message[i], adds ? &message[i] : nullptr);
   if (forms_) forms_here(lane).dst = form(lane, step.dst);
 }
 
@@ -186,33 +181,32 @@ bool SymbolicRun::work_alone(std::uint32_t lane, const FlatStep& step) {
   if (adds) check_written(lane, step.addend), check_order(lane, step.dst, step.addend);
   if (forms_)
     forms_here(lane) = {form(lane, step.src), form(lane, adds ? step.addend : step.src), Form::kRaw};
-  for (std::size_t i = 0; i < dst.size(); ++i) {
-    if (flat_.part(dst[i]) != flat_.part(src[i]) || (adds && flat_.part(dst[i]) != flat_.part(addend[i])))
-      fail(lane, flat_.cell_text(dst[i]) + " is not as long as what is put there");
-    if (adds)
-      combine(lane, dst[i], src[i], addend[i]);
-    else
-      copy(dst[i], src[i]);
-  }
+  for (std::size_t i = 0; i < dst.size(); ++i) put(lane, dst[i], src[i], adds ? &addend[i] : nullptr);
   if (forms_) forms_here(lane).dst = form(lane, step.dst);
   return true;
 }
 
-void SymbolicRun::copy(std::uint32_t dst, std::uint32_t src) {
-  origins_[dst] = origins_[src];
-  expressions_[dst] = expressions_[src];
-  for (std::size_t w = 0; w < words_; ++w) sets_[dst * words_ + w] = sets_[src * words_ + w];
+// dst = src, or src (+) addend.
+void SymbolicRun::put(std::uint32_t lane, std::uint32_t dst, std::uint32_t src, const std::uint32_t* addend) {
+  if (addend != nullptr) {
+    combine(lane, dst, src, *addend);
+  } else {
+    origins_[dst] = origins_[src];
+    expressions_[dst] = expressions_[src];
+    for (std::size_t w = 0; w < words_; ++w) sets_[dst * words_ + w] = sets_[src * words_ + w];
+  }
+  if (flat_.part(dst) != flat_.part(src))
+    fail(lane, "it puts " + value_text(dst) + " in " + flat_.cell_text(dst) + ", which has another length" +
+                   sender_text(lane));
 }
 
 void SymbolicRun::combine(std::uint32_t lane, std::uint32_t dst, std::uint32_t a, std::uint32_t b) {
-  const auto from = [&] {
-    return flat_.steps()[lanes_[lane].next].op == Op::kRecvReduce ? "; sent by " + sender_text(lane) : "";
-  };
-  if (origins_[a] != origins_[b]) fail(lane, "it adds " + value_text(b) + " to " + value_text(a) + from());
+  if (origins_[a] != origins_[b])
+    fail(lane, "it adds " + value_text(b) + " to " + value_text(a) + sender_text(lane));
   for (std::size_t w = 0; w < words_; ++w) {
     if ((sets_[a * words_ + w] & sets_[b * words_ + w]) != 0)
-      fail(lane, "it counts a rank twice in " + flat_.cell_text(dst) + ": it adds " + value_text(b) + " to " +
-                     value_text(a) + from());
+      fail(lane,
+           "it counts a rank twice: it adds " + value_text(b) + " to " + value_text(a) + sender_text(lane));
     sets_[dst * words_ + w] = sets_[a * words_ + w] | sets_[b * words_ + w];
   }
   origins_[dst] = origins_[a];
@@ -303,10 +297,11 @@ std::string SymbolicRun::wait_text(std::uint32_t lane) const {
     return flat_.step_text(lane, own.sender) + " waits for rank " + target + " to receive";
   const FlatStep& step = flat_.steps()[own.next];
   const std::string text = flat_.step_text(lane, own.next);
-  const std::string before =
-      flat_.short_text(lane, own.sender) + ", which rank " + target + " has not received";
-  if (step.op == Op::kSend || own.stage > 0) return text + " waits for " + before;
-  if (overwrites_sent(own, step.dst)) return text + " overwrites what is sent by " + before;
+  const auto before = [&] {
+    return flat_.short_text(lane, own.sender) + ", which rank " + target + " has not received";
+  };
+  if (step.op == Op::kSend || own.stage > 0) return text + " waits for " + before();
+  if (overwrites_sent(own, step.dst)) return text + " overwrites what is sent by " + before();
   return text + " waits for rank " + std::to_string(step.peer) + " to send";
 }
 
@@ -322,9 +317,11 @@ void SymbolicRun::fail_deadlock(std::uint32_t stuck) const {
 }
 
 std::string SymbolicRun::sender_text(std::uint32_t lane) const {
-  const int peer = flat_.steps()[lanes_[lane].next].peer;
-  const std::uint32_t sender = flat_.lane(peer, flat_.channel_of(lane));
-  return "rank " + std::to_string(peer) + ", " + flat_.short_text(sender, lanes_[sender].sender);
+  const FlatStep& step = flat_.steps()[lanes_[lane].next];
+  if (step.op != Op::kRecv && step.op != Op::kRecvReduce) return "";
+  const std::uint32_t sender = flat_.lane(step.peer, flat_.channel_of(lane));
+  return "; sent by rank " + std::to_string(step.peer) + ", " +
+         flat_.short_text(sender, lanes_[sender].sender);
 }
 
 void SymbolicRun::fail(std::uint32_t lane, const std::string& why) const {

@@ -58,14 +58,14 @@ class SymbolicRun {
     bool queued = false;
   };
 
-  void put(std::uint32_t cell, Origin block, std::int32_t chunk, int rank);
+  void begin_with(std::uint32_t cell, Origin block, std::int32_t chunk, int rank);
   bool advance(std::uint32_t lane);
   bool start_send(std::uint32_t lane, int target, const CellList& span);
   bool start_sends(std::uint32_t lane, const FlatStep& step);
   bool receive(std::uint32_t lane, const FlatStep& step);
   bool work_alone(std::uint32_t lane, const FlatStep& step);
   void take(std::uint32_t lane, const FlatStep& step, const CellList& sent);
-  void copy(std::uint32_t dst, std::uint32_t src);
+  void put(std::uint32_t lane, std::uint32_t dst, std::uint32_t src, const std::uint32_t* addend);
   void combine(std::uint32_t lane, std::uint32_t dst, std::uint32_t a, std::uint32_t b);
   void queue(std::uint32_t lane);
   bool overwrites_sent(const Lane& lane, const CellList& dst) const;
