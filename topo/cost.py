@@ -1,0 +1,157 @@
+"""The cost model: from what the busiest rank does on each kind of wire to a time in picoseconds.
+
+The model is alpha-beta-gamma with the time of its own that a rank spends on a message (the "o" of D. Culler
+et al., "LogP: towards a realistic model of parallel computation", PPoPP 1993). What happens inside the nodes
+and what happens between them is kept apart, so that channels, which let the one overlap the other, can be
+priced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pycomm.topo.profile import MEBI, Profile, Wire
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A group as its wires see it.
+
+    Attributes:
+        size: Ranks in the group.
+        near: Ranks of it on each node, in blocks of neighbours; 1 where the nodes differ, `size` on a single
+            node.
+        owners: Ranks that own a share of the data; the others only contribute and relay.
+        flows: Ranks of one node that send through one NIC at a time.
+    """
+
+    size: int
+    near: int
+    owners: int
+    flows: int = 1
+
+    @property
+    def on_one_node(self) -> bool:
+        """Whether all of it is inside one node."""
+        return self.near >= self.size
+
+
+@dataclass(frozen=True)
+class Payload:
+    """The data that a group works on.
+
+    16-bit floats under sum, product and avg are 2 bytes raw and complete but 4 while their sum is incomplete,
+    so that the reducing half of an all-reduce moves twice the bytes.
+
+    Attributes:
+        elements: Of one rank, all shares together.
+        share: Elements of the largest share.
+        raw: Bytes of an element as the group finds it: a rank's own, or a sum of the level before.
+        partial: Bytes of an element while its sum is incomplete.
+        complete: Bytes of an element of the result.
+        slice_bytes: What streams through a chain of ranks at a time.
+    """
+
+    elements: int
+    share: int
+    raw: int
+    partial: int
+    complete: int
+    slice_bytes: int
+
+
+@dataclass(frozen=True)
+class Load:
+    """What the busiest rank of a group does on one kind of wire.
+
+    Attributes:
+        waits: Messages that wait for one another.
+        messages: Messages that it handles.
+        bytes: Bytes that it sends, or receives if those are more.
+        reduced: Bytes that it reduces.
+        filled: Bytes that go by before a chain of streaming ranks is busy from end to end.
+    """
+
+    waits: int = 0
+    messages: int = 0
+    bytes: int = 0
+    reduced: int = 0
+    filled: int = 0
+
+    def __add__(self, other: Load) -> Load:
+        return Load(
+            self.waits + other.waits,
+            self.messages + other.messages,
+            self.bytes + other.bytes,
+            self.reduced + other.reduced,
+            self.filled + other.filled,
+        )
+
+    def busy_ps(self, wire: Wire, flows: int) -> int:
+        """The time in which nothing else can use the wire."""
+        moved = self.bytes * flows * wire.beta_ps_per_mebibyte + self.reduced * wire.gamma_ps_per_mebibyte
+        return self.messages * wire.message_ps + -(-moved // MEBI)
+
+    def idle_ps(self, wire: Wire, flows: int) -> int:
+        """The time on the way, in which another channel can use the wire."""
+        return self.waits * wire.alpha_ps + -(-self.filled * flows * wire.beta_ps_per_mebibyte // MEBI)
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a group does inside the nodes (near) and between them (far), there with `flows` ranks a NIC."""
+
+    near: Load = Load()
+    far: Load = Load()
+    flows: int = 1
+
+    def then(self, after: Work) -> Work:
+        """Both, one after the other."""
+        return Work(self.near + after.near, self.far + after.far, max(self.flows, after.flows))
+
+    @property
+    def steps(self) -> int:
+        """Messages that wait for one another, on either wire."""
+        return self.near.waits + self.far.waits
+
+    @property
+    def bytes(self) -> int:
+        """Bytes that the busiest rank sends or receives, on both wires."""
+        return self.near.bytes + self.far.bytes
+
+
+@dataclass(frozen=True)
+class Price:
+    """The time of some work, in picoseconds: when each wire is in use, and when neither is."""
+
+    near_ps: int
+    far_ps: int
+    idle_ps: int
+
+    @property
+    def total_ps(self) -> int:
+        """All of it: one thread serves both wires, so they do not overlap."""
+        return self.near_ps + self.far_ps + self.idle_ps
+
+
+def price(work: Work, profile: Profile) -> Price:
+    """T = waits · alpha + messages · message + bytes · beta + reduced · gamma, summed over both wires."""
+    return Price(
+        work.near.busy_ps(profile.local, 1),
+        work.far.busy_ps(profile.network, work.flows),
+        work.near.idle_ps(profile.local, 1) + work.far.idle_ps(profile.network, work.flows),
+    )
+
+
+def channels_ps(prices: Sequence[Price], channels: int) -> int:
+    """The time of `channels` equal channels, each of which goes through phases that cost `prices`.
+
+    T = sum of all phases of one channel + (channels - 1) · max over the wires of the time that one channel
+    uses it. It is the time of a pipeline: one channel runs through, each further one follows as fast as the
+    busier wire lets it. More channels so hide the phases inside the nodes behind those between them, and cost
+    messages.
+    """
+    near = sum(each.near_ps for each in prices)
+    far = sum(each.far_ps for each in prices)
+    return sum(each.total_ps for each in prices) + (channels - 1) * max(near, far)
