@@ -28,7 +28,10 @@ def own_rank(peer: type[Peer]) -> int:
 
 
 def pin(rank: int, job: Job) -> None:
-    """A CPU for each rank where there are enough; otherwise all share all."""
+    """A CPU for the thread that calls, where there are enough for all ranks; otherwise all share all.
+
+    To be done after joining: a library's own threads may run anywhere, and it sees how many CPUs there are.
+    """
     cpus = sorted(os.sched_getaffinity(0))
     if job.ranks <= len(cpus):
         os.sched_setaffinity(0, {cpus[rank]})
@@ -76,11 +79,11 @@ def main(library: str, ranks: str, nodes: str, directory: str) -> None:
     job = Job(library, int(ranks), int(nodes), Path(directory))
     kind = peer_class(library)
     rank = own_rank(kind)
-    pin(rank, job)
     barrier = Barrier(job.directory / BARRIER, rank, job.ranks, yielding=job.crowded)
     with socket.socket(socket.AF_UNIX) as connection:
         connection.connect(str(job.directory / SOCKET))
         peer = kind(job)
+        pin(rank, job)
         gc.disable()
         with connection.makefile("rw") as controller:
             print(json.dumps({"rank": rank}), file=controller, flush=True)

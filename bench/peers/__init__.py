@@ -52,7 +52,7 @@ class Peer(ABC):
     """One rank of one library, as a worker sees it; the class methods serve who starts the workers."""
 
     rank_variable: str
-    """The environment variable that tells a worker its rank before the library is loaded."""
+    """The environment variables, separated by blanks, of which one tells a worker its rank."""
 
     @classmethod
     @abstractmethod
