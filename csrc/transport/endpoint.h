@@ -42,11 +42,12 @@ class Endpoint {
   virtual int descriptor() const = 0;
   // True when output is stuck for want of room in the socket, so that the waiter also waits for writability.
   virtual bool wants_write() const = 0;
-  // Tells the peer of a fault, ahead of any credit. Does nothing where peers read each other's fault records.
+  // Tells the peer of a fault; needs no credit. Does nothing where peers read each other's fault records.
   virtual void post_fault(const Fault&) {}
   // The first fault that the peer told us of.
   virtual std::optional<Fault> fault() { return std::nullopt; }
-  const Counters& counters() const { return counters_; }
+  // Of all lanes so far. A transport whose lanes count for themselves adds them up here.
+  virtual Counters counters() const { return counters_; }
 
  protected:
   Counters counters_;

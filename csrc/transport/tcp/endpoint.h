@@ -1,0 +1,28 @@
+// The TCP transport: an endpoint over one connected stream socket.
+#pragma once
+
+#include <chrono>
+#include <memory>
+
+#include "transport/endpoint.h"
+
+namespace pycomm {
+
+struct TcpOptions {
+  // A connection on which sent bytes stay unacknowledged for so long is lost (TCP_USER_TIMEOUT).
+  std::chrono::milliseconds user_timeout{60'000};
+  // An idle connection is probed so often (TCP_KEEPIDLE, TCP_KEEPINTVL).
+  std::chrono::seconds keepalive{10};
+  // Bytes that may wait in the socket, not yet on the wire; small, so that acknowledgements do not queue
+  // behind data (TCP_NOTSENT_LOWAT).
+  int unsent_bytes = 128 << 10;
+  // How long the destructor waits for the peer's machine to acknowledge what was sent.
+  std::chrono::milliseconds linger{200};
+};
+
+// Over a connected and authenticated stream socket: IPv4, IPv6 or one of a socketpair. Takes the descriptor,
+// also when it throws: std::system_error if it is not a stream socket. `peer` is the rank at the other end.
+// Two threads may drive it, if each keeps to the lanes of its own communicators.
+std::unique_ptr<Endpoint> make_tcp_endpoint(int peer, int socket_fd, const TcpOptions& options = {});
+
+}  // namespace pycomm
