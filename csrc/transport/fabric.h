@@ -1,60 +1,83 @@
 // A fabric: everything one rank needs to reach the others: its segment, doorbell, waiter and endpoints.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
-#include <string>
 #include <vector>
 
+#include "transport/descriptor.h"
 #include "transport/endpoint.h"
+#include "transport/shm/directory.h"
 #include "transport/shm/segment.h"
 #include "transport/wait.h"
 
 namespace pycomm {
 
+// Thread-safe. After a fork only the parent may use it.
 class Fabric {
  public:
-  // `rank` of `size` in the job. Makes the memfd segment and the eventfd.
+  // `rank` of `size` in the job. Makes the memfd segment and the eventfd. Throws SegmentError,
+  // std::system_error.
   Fabric(int rank, int size);
-  // Ranks as threads of one process over private memory: the shared-memory transport without processes, for tests.
+  // Ranks as threads of one process over private memory: the shared-memory transport without processes, for
+  // tests.
   static std::vector<std::shared_ptr<Fabric>> in_memory(int size);
   ~Fabric();
+  Fabric(const Fabric&) = delete;
+  Fabric& operator=(const Fabric&) = delete;
 
   int rank() const { return rank_; }
   int size() const { return static_cast<int>(endpoints_.size()); }
-  int segment_fd() const;
-  int event_fd() const { return event_fd_; }
+  int segment_fd() const { return segment_->fd(); }
+  int event_fd() const { return event_fd_.get(); }
 
-  // Takes ownership of the descriptors. `pidfd` may be -1 (liveness then rests on deadlines).
+  // Take ownership of the descriptors, also when they throw. `pidfd` may be -1 (liveness then rests on
+  // deadlines). One connection to a peer: std::logic_error for the second. SegmentError when `segment_fd` is
+  // not the peer's.
   void add_shm(int peer, int segment_fd, int event_fd, int pidfd);
   void add_tcp(int peer, int socket_fd);
   bool connected(int peer) const;
   // Throws std::logic_error when there is none: connections are made when a plan is.
   Endpoint& endpoint(int peer);
+  Counters counters(int peer) { return endpoint(peer).counters(); }
 
   Segment& segment() { return *segment_; }
   // Segment of a peer on this node, or nullptr: its arrival line and fault record can be read there.
   Segment* segment_of(int peer);
-  Waiter& waiter() { return *waiter_; }
+  Waiter& waiter() { return waiter_; }
 
-  // Drives every endpoint that needs driving (sockets). True if anything moved.
+  // Drives every endpoint that needs driving (sockets). True if anything moved. One load when there are none.
+  // Throws PeerLostError; the waiter no longer listens to that peer then, so that sleep stays sleep.
   bool poll();
   // Looks at every peer's life. Throws PeerLostError.
   void check();
   void forget(std::uint32_t communicator);
 
  private:
-  Fabric(int rank, int size, std::unique_ptr<Segment> segment);
+  struct Driven {
+    Endpoint* endpoint = nullptr;
+    std::mutex mutex;          // so that the waiter is told the newest
+    bool wants_write = false;  // as the waiter was told
+  };
 
-  int rank_;
-  int event_fd_ = -1;
-  std::unique_ptr<Segment> segment_;
-  std::unique_ptr<Waiter> waiter_;
-  std::vector<std::shared_ptr<Segment>> peer_segments_;
-  std::vector<std::unique_ptr<Endpoint>> endpoints_;  // by peer; null where there is none (yet)
-  std::vector<Endpoint*> polled_;
-  mutable std::mutex mutex_;                          // of the two lists above
+  Fabric(int rank, int size, std::shared_ptr<Segment> segment);
+  void require_free(int peer) const;
+  void add_thread(int peer, const Fabric& other);
+  bool drive(Driven& driven);
+  std::vector<Endpoint*> all() const;
+
+  const int rank_;
+  const Descriptor event_fd_;
+  const std::shared_ptr<Segment> segment_;
+  LaneStore lanes_;
+  Waiter waiter_;
+  mutable std::mutex mutex_;                             // of the two lists that follow
+  std::vector<std::shared_ptr<Segment>> peer_segments_;  // by peer, like the next; null where there is none
+  std::vector<std::unique_ptr<Endpoint>> endpoints_;
+  std::vector<Driven> driven_;  // the first `driven_count_` are in use, and stay as they are
+  std::atomic<int> driven_count_{0};
 };
 
 }  // namespace pycomm

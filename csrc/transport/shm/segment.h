@@ -1,18 +1,27 @@
-// A segment: the memory of one rank that its peers on the node map. A sealed memfd, so nothing is left behind.
+// A segment: the memory of one rank that its peers on the node map. A sealed memfd, so nothing is left
+// behind.
 #pragma once
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <stdexcept>
 
+#include "transport/descriptor.h"
+#include "transport/shm/lane_block.h"
 #include "transport/wait.h"
 
 namespace pycomm {
 
+// Shared memory could not be had (the message says what to raise), or is not what a peer of ours would make.
+struct SegmentError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
 // What a rank last asked for, for its peers to compare with: written at the start of every call.
 struct alignas(64) ArrivalLine {
-  std::atomic<std::uint64_t> epoch{0};        // sequence of the call, counted from 1; written last (release)
+  std::atomic<std::uint64_t> epoch{0};  // sequence of the call, counted from 1; written last (release)
   std::atomic<std::uint64_t> fingerprint{0};
   std::atomic<std::uint64_t> payload[6] = {};  // the packed request
 };
@@ -27,7 +36,25 @@ struct FaultRecord {
   char text[480] = {};  // UTF-8, zero-terminated
 };
 
+// Whose lane a lane block is. Entry i of the directory describes block i.
+struct LaneEntry {
+  std::atomic<std::uint32_t> generation{
+      0};  // 0: being written. Never the same twice in one segment; written last
+  std::atomic<std::uint32_t> communicator{0};
+  std::atomic<std::uint32_t> channel{0};
+  std::atomic<std::int32_t> receiver{0};  // rank in the job
+};
+
 inline constexpr int kArrivalLines = 64;  // communicators beyond that share lines by id, and then do without
+inline constexpr std::uint32_t kMaxLanes = 1919;  // what fits into the largest segment
+
+// Receivers read it from end to end, but only when `changes` has changed: there is nothing to hash, and an
+// entry is rewritten in place when its lane gets a new use.
+struct alignas(64) LaneDirectory {
+  std::atomic<std::uint32_t> changes{0};
+  std::atomic<std::uint32_t> lanes{0};
+  LaneEntry entries[kMaxLanes];
+};
 
 struct SegmentControl {
   std::uint64_t magic;
@@ -37,26 +64,39 @@ struct SegmentControl {
   Doorbell doorbell;
   FaultRecord fault;
   ArrivalLine arrival[kArrivalLines];
+  LaneDirectory directory;
 };
 
 class Segment {
  public:
-  static std::unique_ptr<Segment> create(int rank);          // memfd, sealed, control area allocated
-  static std::unique_ptr<Segment> create_private(int rank);  // plain memory, for ranks as threads
-  static std::unique_ptr<Segment> map(int fd);               // a peer's; takes the descriptor; checks magic and size
+  // A memfd, sealed against resizing. The control area is allocated at once, so that it cannot fault for want
+  // of memory; the lanes are address space only, until `allocate`. 1 GiB, less under an address space limit.
+  static std::unique_ptr<Segment> create(int rank);
+  // The same layout in plain memory, for ranks as threads of one process.
+  static std::unique_ptr<Segment> create_private(int rank);
+  // A peer's. Takes the descriptor, and closes it; refuses what is not a sealed segment of this version.
+  static std::unique_ptr<Segment> map(int fd);
   ~Segment();
   Segment(const Segment&) = delete;
   Segment& operator=(const Segment&) = delete;
 
-  int fd() const { return fd_; }
+  // To be handed to peers; -1 for a private or a mapped segment.
+  int fd() const { return fd_.get(); }
   SegmentControl& control() { return *reinterpret_cast<SegmentControl*>(base_); }
   std::byte* base() { return base_; }
   std::size_t bytes() const { return bytes_; }
 
- private:
-  Segment(int fd, std::byte* base, std::size_t bytes) : fd_(fd), base_(base), bytes_(bytes) {}
+  std::uint32_t lane_capacity() const;
+  // Block `index` < lane_capacity().
+  LaneBlock& lane(std::uint32_t index);
+  // Makes sure that `bytes` from `start`, inside the segment, have memory. Own segments only.
+  void allocate(const void* start, std::size_t bytes);
 
-  int fd_;
+ private:
+  Segment(Descriptor fd, std::byte* base, std::size_t bytes)
+      : fd_(std::move(fd)), base_(base), bytes_(bytes) {}
+
+  Descriptor fd_;
   std::byte* base_;
   std::size_t bytes_;
 };

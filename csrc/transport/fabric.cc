@@ -1,0 +1,167 @@
+#include "transport/fabric.h"
+
+#include <fcntl.h>
+#include <sys/eventfd.h>
+
+#include <cerrno>
+#include <stdexcept>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include "transport/shm/endpoint.h"
+#include "transport/tcp/endpoint.h"
+
+namespace pycomm {
+
+namespace {
+
+Descriptor make_event_fd() {
+  Descriptor fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (fd.get() < 0) throw std::system_error(errno, std::generic_category(), "eventfd");
+  return fd;
+}
+
+}  // namespace
+
+Fabric::Fabric(int rank, int size) : Fabric(rank, size, Segment::create(rank)) {}
+
+Fabric::Fabric(int rank, int size, std::shared_ptr<Segment> segment)
+    : rank_(rank),
+      event_fd_(make_event_fd()),
+      segment_(std::move(segment)),
+      lanes_(*segment_),
+      waiter_(segment_->control().doorbell, event_fd_.get()),
+      peer_segments_(static_cast<std::size_t>(size)),
+      endpoints_(static_cast<std::size_t>(size)),
+      driven_(static_cast<std::size_t>(size)) {}
+
+std::vector<std::shared_ptr<Fabric>> Fabric::in_memory(int size) {
+  std::vector<std::shared_ptr<Fabric>> fabrics;
+  for (int rank = 0; rank < size; ++rank) {
+    fabrics.emplace_back(new Fabric(rank, size, Segment::create_private(rank)));
+  }
+  for (auto& fabric : fabrics) {
+    for (auto& other : fabrics) {
+      if (other != fabric) fabric->add_thread(other->rank(), *other);
+    }
+  }
+  return fabrics;
+}
+
+Fabric::~Fabric() = default;
+
+void Fabric::require_free(int peer) const {
+  if (peer < 0 || peer >= size() || peer == rank_) {
+    throw std::logic_error("rank " + std::to_string(rank_) + " of " + std::to_string(size()) +
+                           " cannot have a connection to rank " + std::to_string(peer));
+  }
+  if (endpoints_[static_cast<std::size_t>(peer)]) {
+    throw std::logic_error("rank " + std::to_string(rank_) + " has a connection to rank " +
+                           std::to_string(peer) + " already");
+  }
+}
+
+void Fabric::add_shm(int peer, int segment_fd, int event_fd, int pidfd) {
+  ShmPeer how{peer, nullptr, Descriptor(event_fd), Descriptor(pidfd)};
+  how.segment = Segment::map(segment_fd);
+  if (const int owner = how.segment->control().rank; owner != peer) {
+    throw SegmentError("rank " + std::to_string(peer) + " handed over the segment of rank " +
+                       std::to_string(owner));
+  }
+  std::lock_guard lock(mutex_);
+  require_free(peer);
+  const auto at = static_cast<std::size_t>(peer);
+  peer_segments_[at] = how.segment;
+  endpoints_[at] = std::make_unique<ShmEndpoint>(rank_, lanes_, std::move(how), "shm");
+}
+
+// The peer's segment is mapped once for both, so that tools which follow addresses see that the ranks share
+// it.
+void Fabric::add_thread(int peer, const Fabric& other) {
+  ShmPeer how{peer, other.segment_, Descriptor(fcntl(other.event_fd(), F_DUPFD_CLOEXEC, 0)), Descriptor()};
+  if (how.event_fd.get() < 0) throw std::system_error(errno, std::generic_category(), "dup of an eventfd");
+  std::lock_guard lock(mutex_);
+  require_free(peer);
+  const auto at = static_cast<std::size_t>(peer);
+  peer_segments_[at] = how.segment;
+  endpoints_[at] = std::make_unique<ShmEndpoint>(rank_, lanes_, std::move(how), "memory");
+}
+
+void Fabric::add_tcp(int peer, int socket_fd) {
+  Descriptor socket(socket_fd);
+  std::lock_guard lock(mutex_);
+  require_free(peer);
+  auto endpoint = make_tcp_endpoint(peer, socket.release());
+  waiter_.add_descriptor(endpoint->descriptor());
+  const int count = driven_count_.load(std::memory_order_relaxed);
+  driven_[static_cast<std::size_t>(count)].endpoint = endpoint.get();
+  endpoints_[static_cast<std::size_t>(peer)] = std::move(endpoint);
+  driven_count_.store(count + 1, std::memory_order_release);
+}
+
+bool Fabric::connected(int peer) const {
+  std::lock_guard lock(mutex_);
+  return peer >= 0 && peer < size() && endpoints_[static_cast<std::size_t>(peer)] != nullptr;
+}
+
+Endpoint& Fabric::endpoint(int peer) {
+  if (!connected(peer)) {
+    throw std::logic_error("rank " + std::to_string(rank_) + " has no connection to rank " +
+                           std::to_string(peer));
+  }
+  std::lock_guard lock(mutex_);
+  return *endpoints_[static_cast<std::size_t>(peer)];
+}
+
+Segment* Fabric::segment_of(int peer) {
+  std::lock_guard lock(mutex_);
+  return peer >= 0 && peer < size() ? peer_segments_[static_cast<std::size_t>(peer)].get() : nullptr;
+}
+
+bool Fabric::poll() {
+  const int count = driven_count_.load(std::memory_order_acquire);
+  if (count == 0) return false;
+  bool moved = false;
+  for (int i = 0; i < count; ++i) moved |= drive(driven_[static_cast<std::size_t>(i)]);
+  // What came in may be for another thread of this rank that sleeps, and it is no longer in the socket to
+  // wake it.
+  if (moved) ring(segment_->control().doorbell, event_fd_.get());
+  return moved;
+}
+
+bool Fabric::drive(Driven& driven) {
+  Endpoint& endpoint = *driven.endpoint;
+  try {
+    const bool moved = endpoint.poll();
+    std::lock_guard lock(driven.mutex);
+    if (const bool wanted = endpoint.wants_write(); wanted != driven.wants_write) {
+      waiter_.want_write(endpoint.descriptor(), wanted);
+      driven.wants_write = wanted;
+    }
+    return moved;
+  } catch (const PeerLostError&) {
+    waiter_.remove_descriptor(endpoint.descriptor());
+    throw;
+  }
+}
+
+// The endpoints that exist now; they live as long as the fabric.
+std::vector<Endpoint*> Fabric::all() const {
+  std::lock_guard lock(mutex_);
+  std::vector<Endpoint*> found;
+  for (const auto& endpoint : endpoints_) {
+    if (endpoint) found.push_back(endpoint.get());
+  }
+  return found;
+}
+
+void Fabric::check() {
+  for (Endpoint* endpoint : all()) endpoint->check();
+}
+
+void Fabric::forget(std::uint32_t communicator) {
+  for (Endpoint* endpoint : all()) endpoint->forget(communicator);
+}
+
+}  // namespace pycomm

@@ -1,0 +1,57 @@
+// The receiving half of a shared-memory lane.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "transport/lane.h"
+#include "transport/shm/directory.h"
+#include "transport/shm/lane_traffic.h"
+#include "transport/shm/outgoing.h"
+
+namespace pycomm {
+
+// Reads messages out of a block of the peer's segment, found there when the peer has sent the first one.
+// Everything that is used as a size is checked: memory that a peer of ours would not write throws
+// PeerLostError. For one thread at a time.
+class Incoming {
+ public:
+  // `key.receiver` is this rank; `sender` is named in errors.
+  Incoming(Segment& segment, const LaneKey& key, int sender, const PeerBell& peer)
+      : segment_(segment), key_(key), sender_(sender), peer_(peer) {}
+
+  // As in Lane.
+  const Envelope* head();
+  std::span<const std::byte> peek();
+  void pop(std::size_t bytes);
+  std::size_t pull(std::byte* to, std::size_t bytes);
+  void finish();
+
+  const LaneTraffic& traffic() const { return traffic_; }
+
+ private:
+  bool find();
+  bool open_message();
+  bool ready() const;
+  void open_slice();
+  void give_back();
+
+  Segment& segment_;
+  const LaneKey key_;
+  const int sender_;
+  const PeerBell peer_;
+  LaneUse use_{};
+  bool looked_ = false;          // for the block, in vain
+  std::uint32_t looked_at_ = 0;  // the directory's changes before that look
+  std::uint32_t taken_ = 0;      // slices read to the end (mod 2^32)
+  std::uint32_t returned_ = 0;   // of these, known to the sender
+  bool open_ = false;            // a message is at the head
+  Envelope envelope_{};
+  std::uint64_t left_ = 0;              // bytes of it that are not taken yet
+  bool big_ = false;                    // where the slice at the head lies
+  std::span<const std::byte> slice_{};  // what is left of it
+  LaneTraffic traffic_;
+};
+
+}  // namespace pycomm

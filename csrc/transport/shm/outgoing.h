@@ -1,0 +1,59 @@
+// The sending half of a shared-memory lane.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "transport/lane.h"
+#include "transport/shm/directory.h"
+#include "transport/shm/lane_traffic.h"
+
+namespace pycomm {
+
+// How the peer is woken.
+struct PeerBell {
+  Doorbell* doorbell = nullptr;
+  int event_fd = -1;
+
+  void ring() const { pycomm::ring(*doorbell, event_fd); }
+};
+
+// Forwarded data comes in crumbs; they are collected up to this much.
+inline constexpr std::size_t kLeastSlice = 4096;
+
+// Copies messages into the slots of a block of one's own segment, taken from the store at the first message.
+// For one thread at a time.
+class Outgoing {
+ public:
+  Outgoing(LaneStore& store, const LaneKey& key, const PeerBell& peer)
+      : store_(store), key_(key), peer_(peer) {}
+
+  // As in Lane. Takes any number of bytes; a slice is published when it is the message's last, is full, or
+  // has at least kLeastSlice bytes and ends with an element.
+  bool begin(const Envelope& envelope);
+  std::size_t push(const std::byte* data, std::size_t bytes);
+
+  // No more messages: the block goes back to the store.
+  void retire();
+  const LaneTraffic& traffic() const { return traffic_; }
+
+ private:
+  bool room(std::uint32_t slots);
+  bool open_slice();
+  void publish();
+
+  LaneStore& store_;
+  const LaneKey key_;
+  const PeerBell peer_;
+  LaneUse use_{};            // no block before the first message
+  bool big_ = false;         // the big areas have memory
+  std::uint32_t sent_ = 0;   // slices published (mod 2^32)
+  std::uint32_t taken_ = 0;  // of these, given back by the receiver when last looked at
+  Envelope envelope_{};
+  std::uint64_t left_ = 0;      // bytes of the begun message that are in no published slice
+  std::byte* slice_ = nullptr;  // the slice that is being filled, if any
+  std::size_t filled_ = 0;      // bytes in it
+  LaneTraffic traffic_;
+};
+
+}  // namespace pycomm
