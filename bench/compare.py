@@ -16,11 +16,12 @@ from typing import Any, TextIO
 
 from bench.peers import LIBRARIES, Job, peer_class
 from bench.workers import WorkerFailed, Workers
+from pycomm.bench.measure import Case, workloads
 from pycomm.bench.plot import plot, require_matplotlib
 from pycomm.bench.progress import Progress
 from pycomm.bench.record import Record, Setting, make_record
 from pycomm.bench.sizes import format_size, parse_sizes
-from pycomm.bench.workload import COLLECTIVES, Workload, element_count, parse_dtype
+from pycomm.bench.workload import COLLECTIVES, Workload, parse_dtype
 
 SECONDS_A_ROUND = 0.1
 """How long one library is measured at a time, roughly; its iterations follow from that."""
@@ -32,22 +33,17 @@ def arrangements(collective: str) -> tuple[bool, ...]:
 
 
 class Comparison:
-    """One collective, one dtype, several libraries whose workers are up."""
+    """Several libraries whose workers are up."""
 
-    def __init__(self, collective: str, dtype: str, rounds: int, teams: Sequence[Workers]) -> None:
-        self._collective = collective
-        self._dtype = parse_dtype(dtype)
-        self._rounds = rounds
+    def __init__(self, teams: Sequence[Workers], rounds: int) -> None:
         self._teams = teams
+        self._rounds = rounds
 
-    def measure(self, size: int, in_place: bool) -> list[Record]:
+    def measure(self, work: Workload, in_place: bool) -> list[Record]:
         """One record a library, for those that can do it."""
-        job = self._teams[0].job
-        count = element_count(self._collective, size, self._dtype, job.ranks)
-        work = Workload(self._collective, count, self._dtype, 0, job.ranks)
         request = {
             "collective": work.collective,
-            "count": count,
+            "count": work.count,
             "dtype": work.dtype.name,
             "op": work.op,
             "in_place": in_place,
@@ -85,7 +81,7 @@ def slowest(answers: Sequence[dict[str, Any]]) -> list[float]:
 
 def table_header(libraries: Sequence[str]) -> str:
     """The head of the table: medians of all libraries, then each peer's time over pycomm's."""
-    peers = [f"{library + '/pycomm':>14}" for library in libraries if library != "pycomm"]
+    peers = [f"{library + '/pycomm':>16}" for library in libraries if library != "pycomm"]
     return (
         f"{'size':>8} {'buffers':>12}" + "".join(f"{name + ' us':>14}" for name in libraries) + "".join(peers)
     )
@@ -100,7 +96,7 @@ def table_row(libraries: Sequence[str], size: int, in_place: bool, records: Sequ
     for library in libraries:
         if library != "pycomm":
             known = library in times and "pycomm" in times
-            line += f"{times[library] / times['pycomm']:>14.2f}" if known else f"{'-':>14}"
+            line += f"{times[library] / times['pycomm']:>16.2f}" if known else f"{'-':>16}"
     return line
 
 
@@ -136,7 +132,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--against", default="gloo,mpich,openmpi,impi", help=f"any of {', '.join(LIBRARIES[1:])}"
     )
-    parser.add_argument("--dtype", default="float32")
+    parser.add_argument("--dtype", type=parse_dtype, default=parse_dtype("float32"))
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json", type=Path, help="JSON lines to write")
     parser.add_argument("--plot", type=Path, help="picture to write")
@@ -161,14 +157,15 @@ def run(options: argparse.Namespace, json_lines: TextIO | None) -> list[Record]:
         )
         print(f"{os.cpu_count()} CPUs; medians of {options.rounds} interleaved rounds, slowest rank")
         print(table_header(names), flush=True)
-        comparison = Comparison(options.collective, options.dtype, options.rounds, teams)
-        cells = [(size, place) for size in options.sizes for place in arrangements(options.collective)]
+        comparison = Comparison(teams, options.rounds)
+        works = workloads(Case(options.collective, options.dtype), options.sizes, 0, options.ranks)
+        cells = [(work, place) for work in works for place in arrangements(options.collective)]
         with Progress(len(cells)) as progress:
-            for size, in_place in cells:
-                progress.step(format_size(size))
-                measured = comparison.measure(size, in_place)
+            for work, in_place in cells:
+                progress.step(format_size(work.size_bytes))
+                measured = comparison.measure(work, in_place)
                 progress.clear()
-                print(table_row(names, size, in_place, measured), flush=True)
+                print(table_row(names, work.size_bytes, in_place, measured), flush=True)
                 records += measured
                 if json_lines:
                     json_lines.writelines(record.to_json() + "\n" for record in measured)

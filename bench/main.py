@@ -1,6 +1,6 @@
 """What pycomm is about, in a minute: four ranks as two virtual nodes with two rails.
 
-The plan and its proof; the endpoints' byte counters beside what the plan predicts; the table of `pycomm bench`;
+The plan and its proof; byte counters of the endpoints beside the plan's figures; the table of `pycomm bench`;
 comparisons with gloo where PyTorch is installed. Plots and JSON lines go to build/bench/.
 """
 

@@ -13,7 +13,8 @@ from bench.barrier import Barrier
 from bench.compare import Comparison, arrangements, slowest, table_header, table_row
 from bench.peers import Job, peer_class
 from bench.workers import WorkerFailed, Workers
-from pycomm.bench.workload import COLLECTIVES
+from pycomm.bench.measure import Case, workloads
+from pycomm.bench.workload import COLLECTIVES, Workload
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -25,6 +26,11 @@ def workers(library: str, ranks: int) -> Iterator[Workers]:
         pytest.skip(f"{library}: {reason}")
     with Workers(library, ranks) as team:
         yield team
+
+
+def a_workload(collective: str, dtype: str = "float32", ranks: int = 2) -> Workload:
+    (work,) = workloads(Case(collective, np.dtype(dtype)), [1000], 0, ranks)
+    return work
 
 
 def children() -> set[int]:
@@ -46,10 +52,9 @@ def test_every_collective_of_a_peer_gives_the_predicted_result(
 ) -> None:
     monkeypatch.setattr("bench.compare.SECONDS_A_ROUND", 0.005)
     with workers(library, 2) as team:
-        comparisons = [Comparison(name, "float32", 2, [team]) for name in COLLECTIVES]
-        for name, comparison in zip(COLLECTIVES, comparisons, strict=True):
+        for name in COLLECTIVES:
             for in_place in arrangements(name):
-                (record,) = comparison.measure(1000, in_place)
+                (record,) = Comparison([team], 2).measure(a_workload(name), in_place)
                 assert (record.library, record.collective, record.wrong) == (library, name, 0)
                 assert 0 < record.median_us <= record.p99_us
                 assert record.in_place == in_place
@@ -57,9 +62,8 @@ def test_every_collective_of_a_peer_gives_the_predicted_result(
 
 def test_a_dtype_that_a_library_lacks_leaves_it_out_of_that_row() -> None:
     with workers("mpich", 2) as team:
-        assert [
-            record.wrong for record in Comparison("all_reduce", "int32", 1, [team]).measure(64, True)
-        ] == [0]
+        right = Comparison([team], 1).measure(a_workload("all_reduce", "int32"), True)
+        assert [record.wrong for record in right] == [0]
         request = {"collective": "all_reduce", "count": 8, "dtype": "int32", "op": "avg", "in_place": True}
         answers = team.ask(request | {"check": True, "warm_up": 0, "iterations": 1})
         assert answers == 2 * [{"unsupported": "MPI does not reduce with avg"}]
@@ -67,7 +71,7 @@ def test_a_dtype_that_a_library_lacks_leaves_it_out_of_that_row() -> None:
 
 def test_idle_workers_do_not_use_the_machine() -> None:
     with workers("mpich", 2) as team:
-        Comparison("all_reduce", "float32", 1, [team]).measure(8, True)
+        Comparison([team], 1).measure(a_workload("all_reduce"), True)
 
         def used() -> float:
             ticks = [
@@ -94,7 +98,7 @@ def test_times_are_those_of_the_slowest_rank() -> None:
 def test_the_table_gives_ratios_only_where_both_were_measured() -> None:
     libraries = ["pycomm", "gloo", "impi"]
     with workers("mpich", 1) as team:
-        (record,) = Comparison("barrier", "float32", 1, [team]).measure(0, False)
+        (record,) = Comparison([team], 1).measure(a_workload("barrier", ranks=1), False)
     ours = record.__class__(**vars(record) | {"library": "pycomm", "median_us": 2.0})
     gloo = record.__class__(**vars(record) | {"library": "gloo", "median_us": 50.0})
     line = table_row(libraries, 8, False, [ours, gloo]).split()
