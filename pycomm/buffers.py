@@ -1,4 +1,6 @@
-"""The caller's buffers: what can be sent, and what a result may be written to. Everything else is refused by name."""
+"""The caller's buffers: what can be sent, and what a result may be written to. Everything else is
+refused by name.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,8 @@ def as_array(buffer: object, dtype: object, what: str) -> Array:
         array = buffer if isinstance(buffer, np.ndarray) else np.asarray(memoryview(buffer))  # type: ignore[arg-type]
     except (TypeError, ValueError, BufferError) as why:
         raise InvalidArgument(
-            f"{what}: {type(buffer).__name__} has no buffer that can be used ({why}); pass a NumPy array or an object "
+            f"{what}: {type(buffer).__name__} has no buffer that can be used ({why}); pass a NumPy array "
+            f"or an object "
             f"with the buffer protocol, such as numpy.asarray(x)"
         ) from None
     if dtype is None:
@@ -37,7 +40,8 @@ def as_array(buffer: object, dtype: object, what: str) -> Array:
     wanted = named_dtype(dtype, what)
     if not array.flags.c_contiguous or array.nbytes % wanted.itemsize:
         raise InvalidArgument(
-            f"{what}: a buffer of {array.nbytes} bytes cannot be taken as {wanted} of {wanted.itemsize} bytes each"
+            f"{what}: a buffer of {array.nbytes} bytes cannot be taken as {wanted} of {wanted.itemsize} "
+            f"bytes each"
         )
     return array.reshape(-1).view(np.uint8).view(wanted)
 
@@ -59,14 +63,20 @@ def named_dtype(dtype: object, what: str) -> np.dtype[Any]:
 def dtype_name(dtype: np.dtype[Any], what: str) -> str:
     """The dtype's name in the core. Raises Unsupported, with what can be sent."""
     if not dtype.isnative:
-        raise Unsupported(f"{what}: {dtype} is in the other byte order: convert with x.astype(x.dtype.newbyteorder('='))")
+        raise Unsupported(
+            f"{what}: {dtype} is in the other byte order: convert with x.astype(x.dtype.newbyteorder('='))"
+        )
     if dtype.name not in DTYPES:
-        raise Unsupported(f"{what}: dtype {dtype} is not one of {', '.join(DTYPES)}; convert, or x.view() its bytes")
+        raise Unsupported(
+            f"{what}: dtype {dtype} is not one of {', '.join(DTYPES)}; convert, or x.view() its bytes"
+        )
     return dtype.name
 
 
 def check_result(array: Array, shape: tuple[int, ...], dtype: np.dtype[Any], what: str) -> None:
-    """Raises InvalidArgument unless a result of that shape (or its elements in one row) can be written to `array`."""
+    """Raises InvalidArgument unless a result of that shape (or its elements in one row) can be written
+    to `array`.
+    """
     if array.dtype != dtype:
         raise InvalidArgument(f"{what}: out has dtype {array.dtype}, the result {dtype}")
     size = int(np.prod(shape, dtype=np.int64))
@@ -76,12 +86,15 @@ def check_result(array: Array, shape: tuple[int, ...], dtype: np.dtype[Any], wha
         raise InvalidArgument(f"{what}: out is read-only: pass an array of your own, or leave out= away")
     if not array.flags.c_contiguous:
         raise InvalidArgument(
-            f"{what}: out is strided, which cannot be written in place: pass a contiguous array and copy from it"
+            f"{what}: out is strided, which cannot be written in place: pass a contiguous array and copy "
+            f"from it"
         )
 
 
 def offset_of(inner: Array, outer: Array) -> int | None:
-    """Bytes from the start of `outer` to that of `inner` if they share memory, else None. Both are contiguous."""
+    """Bytes from the start of `outer` to that of `inner` if they share memory, else None. Both are
+    contiguous.
+    """
     if inner.nbytes == 0 or outer.nbytes == 0:
         return None
     distance = int(inner.__array_interface__["data"][0]) - int(outer.__array_interface__["data"][0])

@@ -1,4 +1,6 @@
-"""Prepared calls: what planning, connecting and binding have made of a request, kept for the next one like it."""
+"""Prepared calls: what planning, connecting and binding have made of a request, kept for the next one
+like it.
+"""
 
 from __future__ import annotations
 
@@ -70,10 +72,13 @@ class CallTable:
         kind = key.kind
         shape = kind.shape(key.shape, self._size)
         if key.op not in REDUCTIONS:
-            raise InvalidArgument(f"{kind.name}: op={key.op!r} is no reduction: use one of {', '.join(REDUCTIONS)}")
+            raise InvalidArgument(
+                f"{kind.name}: op={key.op!r} is no reduction: use one of {', '.join(REDUCTIONS)}"
+            )
         if not isinstance(key.root, (int, np.integer)) or not 0 <= key.root < self._size:
             raise InvalidArgument(
-                f"{kind.name}: root={key.root!r} is no rank of this communicator, whose ranks are 0 … {self._size - 1}"
+                f"{kind.name}: root={key.root!r} is no rank of this communicator, whose ranks are 0 … "
+                f"{self._size - 1}"
             )
         name = dtype_name(key.dtype, kind.name)
         count = prod(key.shape) // kind.in_blocks(self._size)

@@ -1,4 +1,6 @@
-"""The collectives as a caller sees them: shapes of the result, and which overlap of input and output is in place."""
+"""The collectives as a caller sees them: shapes of the result, and which overlap of input and output is
+in place.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +28,8 @@ class Kind:
         name: As in the planner and the core.
         in_blocks: Blocks of the input, given n; the other blocks and shapes follow from it.
         result_shape: From the input's shape and n.
-        in_place: Bytes from the start of the larger buffer to that of the smaller (both the same if equally large)
-            where the two may share memory, from rank and the smaller's bytes; None: never.
+        in_place: Bytes from the start of the larger buffer to that of the smaller (both the same if
+            equally large) where the two may share memory, from rank and the smaller's bytes; None: never.
     """
 
     name: str
@@ -38,10 +40,13 @@ class Kind:
     rooted: bool = False
 
     def shape(self, shape: Shape, n: int) -> Shape:
-        """The result's shape. Raises InvalidArgument where the first dimension cannot be divided among n ranks."""
+        """The result's shape. Raises InvalidArgument where the first dimension cannot be divided among
+        n ranks.
+        """
         if self.in_blocks(n) == n > 1 and (not shape or shape[0] % n):
             raise InvalidArgument(
-                f"{self.name}: the first dimension of the input, of shape {shape}, is not a multiple of the {n} ranks: "
+                f"{self.name}: the first dimension of the input, of shape {shape}, is not a multiple of "
+                f"the {n} ranks: "
                 f"pad it, or cut it"
             )
         return self.result_shape(shape, n)

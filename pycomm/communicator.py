@@ -30,23 +30,23 @@ NOTHING = empty(0, uint8)  # what a barrier moves
 LOCAL, RAIL, PARTS = 1, 2, 4
 
 
-
 class Communicator:
     """An ordered group of ranks, seen from one of them. Made by `pycomm.init`, `split`, `local` and `rail`.
 
-    Every collective is called by all members, in the same order, with the same arguments but for the data. They take
-    NumPy arrays and whatever else has the buffer protocol, in any of the dtypes int8 … int64, uint8 … uint64, float16,
-    bfloat16, float32 and float64, and share these options:
+    Every collective is called by all members, in the same order, with the same arguments but for the
+    data. They take NumPy arrays and whatever else has the buffer protocol, in any of the dtypes int8 …
+    int64, uint8 … uint64, float16, bfloat16, float32 and float64, and share these options:
 
         out: Where the result goes; `out=x` works in place. By default a new array is made.
         dtype: What the bytes of a raw buffer (such as a bytearray) are.
-        algorithm: A name such as "ring", "hierarchical" or an installed one, {"local": "direct", "rail": "ring"}, or
-            "auto"; by default PYCOMM_ALGORITHM, else the planner chooses.
+        algorithm: A name such as "ring", "hierarchical" or an installed one, {"local": "direct",
+            "rail": "ring"}, or "auto"; by default PYCOMM_ALGORITHM, else the planner chooses.
         async_op: Return a `Work` at once; the buffers are in use until its `wait` returns.
         timeout_s: The deadline of this call.
 
-    They raise InvalidArgument where the arguments are wrong, before anything is sent; Mismatch where the members' calls
-    differ; PeerLost and TimedOut, naming the rank, where one has died or does not come; Unsupported.
+    They raise InvalidArgument where the arguments are wrong, before anything is sent; Mismatch where the
+    members' calls differ; PeerLost and TimedOut, naming the rank, where one has died or does not come;
+    Unsupported.
 
     Attributes:
         rank: This process's place in the group.
@@ -157,7 +157,9 @@ class Communicator:
         async_op: bool = False,
         timeout_s: float | None = None,
     ) -> Any:
-        """The root gets the reduction of all ranks' x; the others get None, and nothing of theirs is written."""
+        """The root gets the reduction of all ranks' x; the others get None, and nothing of theirs is
+        written.
+        """
         a = x if type(x) is ndarray and dtype is None else as_array(x, dtype, "reduce")
         key = (REDUCE, a.dtype, a.shape, op, root, algorithm)
         return self._run(key, a, a if out is x else out, async_op, timeout_s)
@@ -201,13 +203,19 @@ class Communicator:
         if key is not None and not isinstance(key, int):
             raise InvalidArgument(f"split: key={key!r} is not a whole number")
         with self._world.lock:
-            mine = [-1 if color is None else color, self.rank if key is None else key, self._world.next_number]
+            mine = [
+                -1 if color is None else color,
+                self.rank if key is None else key,
+                self._world.next_number,
+            ]
             said = self.all_gather(array(mine, int64), algorithm=AUTO)
             number = int(said[:, 2].max())
             self._world.next_number = number + 1
         if color is None:
             return None
-        chosen = sorted((int(said[member, 1]), member) for member in range(self.size) if said[member, 0] == color)
+        chosen = sorted(
+            (int(said[member, 1]), member) for member in range(self.size) if said[member, 0] == color
+        )
         ranks = tuple(self.ranks[member] for _, member in chosen)
         return Communicator(self._world, ranks, number * PARTS, self._timeout_s)
 
@@ -225,7 +233,8 @@ class Communicator:
 
         Args:
             collective: Such as "all_reduce".
-            count: Elements of a block: of a rank's data, or of one rank's part of it where data is cut into parts.
+            count: Elements of a block: of a rank's data, or of one rank's part of it where data is cut
+                into parts.
             dtype: Of the elements.
             op: The reduction, if it reduces.
             root: Of broadcast and reduce.
@@ -239,15 +248,17 @@ class Communicator:
     def install(self, name: str, collective: str, build: Build, *, chunks: int = 0) -> None:
         """Makes an algorithm of your own available as `algorithm=name`. Called by all members.
 
-        `build(program, group, data)` is called once for each rank and writes its steps with the verbs of `Program`.
-        What comes out is proved first, so that a wrong algorithm is refused with rank, step and the step's text.
+        `build(program, group, data)` is called once for each rank and writes its steps with the verbs
+        of `Program`. What comes out is proved first, so that a wrong algorithm is refused with rank,
+        step and the step's text.
 
         Args:
             name: Not one of pycomm's own.
             collective: What it does, such as "all_reduce".
-            build: Writes one rank's program: `program`, the `Group` seen from that rank, and `data`, the Span of the
-                rank's whole data, in place.
-            chunks: Into how many chunks a block is cut; by default as many as ranks where there is one block, else 1.
+            build: Writes one rank's program: `program`, the `Group` seen from that rank, and `data`,
+                the Span of the rank's whole data, in place.
+            chunks: Into how many chunks a block is cut; by default as many as ranks where there is one
+                block, else 1.
 
         Raises:
             ProgramError: the programs are not the collective.
@@ -260,7 +271,9 @@ class Communicator:
         everyone = self.all_gather(digest, algorithm=AUTO)
         for member in range(self.size):
             if not array_equal(everyone[member], everyone[0]):
-                raise Mismatch(f"install: rank {member} has built another {name!r} than rank 0: use the same code")
+                raise Mismatch(
+                    f"install: rank {member} has built another {name!r} than rank 0: use the same code"
+                )
         self._runner.planning.install(name, collective, programs)
         self._runner.table.clear()
 

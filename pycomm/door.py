@@ -1,4 +1,6 @@
-"""The door: one thread that listens, lets in who proves to know the job's secret, and hands the sockets on."""
+"""The door: one thread that listens, lets in who proves to know the job's secret, and hands the sockets
+on.
+"""
 
 from __future__ import annotations
 

@@ -4,8 +4,9 @@
     accepter -> dialer     reply  {nonce, proof = HMAC(secret, "accepter" | hello | nonce)}
     dialer   -> accepter   proof  HMAC(secret, "dialer" | hello | reply)
 
-Both nonces are in both proofs, so nothing can be replayed; the roles are, so nothing can be reflected; the whole
-hello is, so nobody can change who is said to call whom. The messages are JSON; no input or output happens here.
+Both nonces are in both proofs, so nothing can be replayed; the roles are, so nothing can be reflected;
+the whole hello is, so nobody can change who is said to call whom. The messages are JSON; no input or output
+happens here.
 """
 
 from __future__ import annotations

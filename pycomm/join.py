@@ -26,8 +26,8 @@ def init(
 ) -> Communicator:
     """Meets the other ranks of the job and returns the communicator of all of them.
 
-    Without arguments the job is the one of the environment that `pycomm run` or torchrun has made; without that, too,
-    it is this process alone.
+    Without arguments the job is the one of the environment that `pycomm run` or torchrun has made;
+    without that, too, it is this process alone.
 
     Args:
         comm: An mpi4py communicator, such as MPI.COMM_WORLD: the job is its ranks.

@@ -15,7 +15,9 @@ logging.addLevelName(TRACE, "TRACE")
 
 
 def configure(setting: str | None) -> None:
-    """Applies PYCOMM_LOG, such as "info" or "trace:/tmp/pycomm.%h.%p.log"; None leaves logging to the program."""
+    """Applies PYCOMM_LOG, such as "info" or "trace:/tmp/pycomm.%h.%p.log"; None leaves logging to the
+    program.
+    """
     if setting is None:
         return
     level, _, path = setting.partition(":")

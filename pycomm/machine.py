@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import ipaddress
 import os
 import socket
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +16,9 @@ SIOCGIFADDR = 0x8915  # linux/sockios.h
 
 
 def machine_id() -> str:
-    """Equal for two processes only if they share a kernel and a network, so that 127.0.0.1 is one place for both."""
+    """Equal for two processes only if they share a kernel and a network, so that 127.0.0.1 is one place
+    for both.
+    """
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     return f"{boot}/{os.stat('/proc/self/ns/net').st_ino}"
 
@@ -31,16 +35,15 @@ def usable_cpus() -> int:
     return max(1, int(cpus))
 
 
-def _quota(mount: Path, path: str, read: object) -> float:
-    """The least quota of a control group and those around it. Inside a container only the mount may be visible."""
-    assert callable(read)
+def _quota(mount: Path, path: str, read: Callable[[Path], float]) -> float:
+    """The least quota of a control group and those around it. Inside a container only the mount may be
+    visible.
+    """
     group = mount / path.lstrip("/")
     least = float("inf")
     while True:
-        try:
+        with contextlib.suppress(OSError, ValueError):
             least = min(least, read(group))
-        except (OSError, ValueError):
-            pass
         if group == mount or mount not in group.parents:
             return least
         group = group.parent
@@ -102,9 +105,10 @@ def is_loopback(address: str) -> bool:
 
 
 def outward_address(toward: str | None = None) -> str:
-    """The address that others reach this machine at: the source of its route to `toward`, else of its default route.
+    """The address that others reach this machine at: the source of its route to `toward`, or by default.
 
-    Loopback only if there is nothing else. Nothing is sent: connecting a datagram socket only looks up the route.
+    Loopback only if there is nothing else. Nothing is sent: connecting a datagram socket only looks up
+    the route.
     """
     documentation = ["192.0.2.1", "2001:db8::1"]  # RFC 5737, RFC 3849: routed like any far address
     best = "127.0.0.1"

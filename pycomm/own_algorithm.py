@@ -20,7 +20,9 @@ def build_programs(goal: _C.Goal, topology: Topology, build: Build, chunks: int)
     """
     blocks = goal.data_blocks
     if blocks == 0:
-        raise InvalidArgument(f"install: {goal.collective} moves data between two buffers: it cannot be built in place")
+        raise InvalidArgument(
+            f"install: {goal.collective} moves data between two buffers: it cannot be built in place"
+        )
     size = topology.world_size
     cuts = chunks or (size if blocks == 1 else 1)
     ranks = list(range(size))
@@ -31,6 +33,8 @@ def build_programs(goal: _C.Goal, topology: Topology, build: Build, chunks: int)
         build(program, _C.Group(ranks, rank), _C.Span("data", 0, blocks * cuts))
         programs.append(program)
     programs = _C.lower(programs, goal)
-    every_pair = [(a, b) for a in ranks for b in ranks if topology.crosses(a, b)]  # the user's choice, so not refused
+    every_pair = [
+        (a, b) for a in ranks for b in ranks if topology.crosses(a, b)
+    ]  # the user's choice, so not refused
     _C.verify(programs, goal, list(topology.node_numbers), list(topology.rail_numbers), every_pair)
     return programs

@@ -1,4 +1,6 @@
-"""From a request to something bound: the plan, the connections it needs, its program with count, dtype, reduction."""
+"""From a request to something bound: the plan, the connections it needs, its program with count, dtype,
+reduction.
+"""
 
 from __future__ import annotations
 

@@ -34,8 +34,12 @@ class Runner:
         self._busy = threading.Lock()
         world.members.add(self)
 
-    def run(self, key: tuple[Any, ...], x: Array, out: object, async_op: bool, timeout_s: float | None) -> Any:
-        """Every collective comes through here; a call like an earlier one is a look-up and a call into C++."""
+    def run(
+        self, key: tuple[Any, ...], x: Array, out: object, async_op: bool, timeout_s: float | None
+    ) -> Any:
+        """Every collective comes through here; a call like an earlier one is a look-up and a call into
+        C++.
+        """
         if not self._busy.acquire(False):
             raise self._concurrent(key[0].name)
         try:
@@ -97,21 +101,26 @@ class Runner:
             return x.copy(), target
         if offset != call.kind.in_place(self._rank, small.nbytes):
             raise InvalidArgument(
-                f"{what}: out overlaps the input, but not as in place: pass the very same memory, or memory apart"
+                f"{what}: out overlaps the input, but not as in place: pass the very same memory, or "
+                f"memory apart"
             )
         return x, target
 
     def _unusable(self, what: str) -> Error:
         if self._core is None:
-            return InvalidArgument(f"{what}: the communicator is closed: call it before close(), or pycomm.init() anew")
+            return InvalidArgument(
+                f"{what}: the communicator is closed: call it before close(), or pycomm.init() anew"
+            )
         return InvalidArgument(
-            f"{what}: this process ({getpid()}) was forked from the one that called pycomm.init ({self._pid}): "
+            f"{what}: this process ({getpid()}) was forked from the one that called pycomm.init "
+            f"({self._pid}): "
             f"call it there, or start processes with multiprocessing's spawn and pycomm.init in each"
         )
 
     def _concurrent(self, what: str) -> Error:
         return InvalidArgument(
-            f"{what}: another thread is inside a call on this communicator, and the ranks could order the two unlike: "
+            f"{what}: another thread is inside a call on this communicator, and the ranks could order "
+            f"the two unlike: "
             f"give each thread a communicator of its own, comm.split(0)"
         )
 
@@ -124,7 +133,9 @@ def _hashable(key: tuple[Any, ...]) -> tuple[Any, ...]:
     try:
         hash((*rest, algorithm))
     except TypeError:
-        raise InvalidArgument(f"{key[0].name}: op={key[3]!r}, root={key[4]!r}, algorithm={algorithm!r}: not all are names") from None
+        raise InvalidArgument(
+            f"{key[0].name}: op={key[3]!r}, root={key[4]!r}, algorithm={algorithm!r}: not all are names"
+        ) from None
     return (*rest, algorithm)
 
 

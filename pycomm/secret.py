@@ -26,7 +26,7 @@ def job_file(job: str) -> Path:
 
 
 def create(path: Path) -> bytes:
-    """Writes a new secret, readable by this user only. It appears whole, in place of what a dead job has left.
+    """Writes a new secret, readable by this user only. It appears whole; what a dead job left is replaced.
 
     Raises:
         InvalidArgument: the file cannot be written, for instance because another user has put one there.
@@ -34,7 +34,9 @@ def create(path: Path) -> bytes:
     secret = secrets.token_hex(SECRET_BYTES).encode()
     fresh = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
     try:
-        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(
+            fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
+        )
         with os.fdopen(descriptor, "wb") as file:
             file.write(secret)
         os.replace(fresh, path)
@@ -49,14 +51,16 @@ def create(path: Path) -> bytes:
 
 
 def read(path: Path) -> bytes:
-    """Reads a secret. Raises FileNotFoundError, and InvalidArgument where others could have written or read it."""
+    """Reads a secret. Raises FileNotFoundError, and InvalidArgument where others could have written or
+    read it.
+    """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except FileNotFoundError:
         raise
     except OSError as error:
         raise InvalidArgument(f"the job's secret in {path} cannot be read: {error.strerror}") from None
-    with os.fdopen(descriptor, "rb") as file:
+    try:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
             raise InvalidArgument(f"the job's secret: {path} is not a regular file")
@@ -67,7 +71,9 @@ def read(path: Path) -> bytes:
         if status.st_mode & 0o077:
             mode = stat.S_IMODE(status.st_mode)
             raise InvalidArgument(f"the job's secret in {path} has mode {mode:04o}: run chmod 600 {path}")
-        secret = file.read(4096).strip()
+        secret = os.read(descriptor, 4096).strip()
+    finally:
+        os.close(descriptor)
     if len(secret) < LEAST_BYTES:
         raise InvalidArgument(
             f"the job's secret in {path} has {len(secret)} bytes and needs {LEAST_BYTES}: "

@@ -78,7 +78,9 @@ SETTINGS = (
         shared=True,
     ),
     Setting("TIMEOUT_S", _seconds, 300.0, "deadline of every call, and of init, in seconds"),
-    Setting("SECRET_FILE", str, None, "file (mode 0600) that holds the job's secret; needed on several hosts"),
+    Setting(
+        "SECRET_FILE", str, None, "file (mode 0600) that holds the job's secret; needed on several hosts"
+    ),
     Setting("LOG", _log, None, "warn, info or trace, then :FILE if not to stderr; %h host, %p process"),
 )
 

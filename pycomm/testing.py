@@ -34,10 +34,11 @@ def threads(
     timeout_s: float = 30.0,
     settings: Settings | None = None,
 ) -> list[Result]:
-    """Calls `function` on as many threads as there are ranks, each with its communicator; returns what they returned.
+    """Calls `function` on one thread for each rank, with its communicator; returns what they returned.
 
     Args:
-        ranks: How many, on one node; or a topology, whose nodes and rails are then believed, though memory is shared.
+        ranks: How many, on one node; or a topology, whose nodes and rails are then believed, though
+            memory is shared.
         function: Gets the communicator of all ranks.
         timeout_s: Deadline of each call, and with a little grace of everything.
         settings: As if read from the environment.

@@ -21,8 +21,8 @@ class Work:
         """Waits for the end and returns the result, as the blocking call would have.
 
         Args:
-            timeout_s: How long to wait; by default as long as the call itself may take. A wait that ends early has
-                not ended the call: wait again.
+            timeout_s: How long to wait; by default as long as the call itself may take. A wait that
+                ends early has not ended the call: wait again.
 
         Raises:
             TimedOut: not done yet, or the call's own deadline has passed.

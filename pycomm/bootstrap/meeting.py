@@ -13,7 +13,7 @@ from pycomm import secret
 from pycomm.bootstrap.rendezvous import Guest, Host, dial, pause
 from pycomm.deadline import Deadline
 from pycomm.errors import InvalidArgument, TimedOut
-from pycomm.handshake import Identity
+from pycomm.handshake import Identity, Refused
 from pycomm.machine import is_loopback, is_own
 
 FIRST_PORT, PORTS = 12000, 20000  # derived ports: below those that Linux hands out by itself (32768 and on)
@@ -34,7 +34,9 @@ class Meeting:
     several_hosts: bool | None = None  # None: nobody said
 
     def ports(self) -> list[int]:
-        """The ports that rank 0 may be at, in the order it tries them. The handshake tells whose a port is."""
+        """The ports that rank 0 may be at, in the order it tries them. The handshake tells whose a port
+        is.
+        """
         digest = hashlib.sha256(self.job.encode()).digest()
         words = [int.from_bytes(digest[2 * i : 2 * i + 2], "big") for i in range(CANDIDATES)]
         derived = [FIRST_PORT + word % PORTS for word in words]
@@ -72,6 +74,7 @@ class Meeting:
             raise self._needs_secret_file()
         path = self.secret_file or secret.job_file(self.job)
         addresses = [(self.host, port) for port in self.ports()]
+        answer = ""  # of somebody, which tells more than that later nobody was there any more
         for attempt in itertools.count():
             try:  # each time anew: a file may be what a dead job has left, until rank 0 replaces it
                 key = secret.read(path) if self.secret_file is None else _read(path)
@@ -79,12 +82,15 @@ class Meeting:
                 return Guest(identity, dial(identity, addresses, deadline), deadline)
             except FileNotFoundError:
                 note = f"it has not written the secret {path}"
+            except Refused as why:
+                note = answer = str(why)
             except ConnectionError as why:
-                note = str(why)
+                note = answer or str(why)
             if deadline.passed():
                 raise TimedOut(
-                    f"init: rank 0 of {self.size} had not come to {self.host} after {deadline.text()}; is it running, "
-                    f"and is the address its own? Last answer: {note}"
+                    f"init: rank 0 of {self.size} had not come to {self.host} after {deadline.text()}; "
+                    f"is it running, "
+                    f"and is the address its own? Last heard: {note}"
                 )
             pause(attempt, deadline)
         raise AssertionError("unreachable")
@@ -105,7 +111,8 @@ class Meeting:
 
     def _needs_secret_file(self) -> InvalidArgument:
         return InvalidArgument(
-            f"init: the ranks are on several hosts (rank 0 at {self.host}), so they need a secret to know each other "
+            f"init: the ranks are on several hosts (rank 0 at {self.host}), so they need a secret to "
+            f"know each other "
             f"by: set PYCOMM_SECRET_FILE on each to a file with the same content and mode 0600 "
             f"(openssl rand -hex 32 > secret)"
         )
@@ -122,4 +129,6 @@ def _resolve(host: str, port: int) -> str:
     try:
         return str(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][4][0])
     except OSError as why:
-        raise InvalidArgument(f"init: the address {host!r} of rank 0 is unknown here: {why.strerror}") from None
+        raise InvalidArgument(
+            f"init: the address {host!r} of rank 0 is unknown here: {why.strerror}"
+        ) from None

@@ -26,20 +26,20 @@ LOOPBACK = "127.0.0.1"
 class Request(Protocol):
     """An MPI request under way."""
 
-    def Test(self) -> bool:
+    def Test(self) -> bool:  # noqa: N802 (MPI's name)
         """True when it is done."""
 
 
 class MpiCommunicator(Protocol):
     """What is used of mpi4py's communicators."""
 
-    def Get_rank(self) -> int: ...
+    def Get_rank(self) -> int: ...  # noqa: N802, D102 (MPI's names)
 
-    def Get_size(self) -> int: ...
+    def Get_size(self) -> int: ...  # noqa: N802, D102
 
-    def Is_inter(self) -> bool: ...
+    def Is_inter(self) -> bool: ...  # noqa: N802, D102
 
-    def Ibcast(self, buf: bytearray, root: int = 0) -> Request: ...
+    def Ibcast(self, buf: bytearray, root: int = 0) -> Request: ...  # noqa: N802, D102
 
 
 # MPI cannot cancel a collective: the buffers of those that were given up must live as long as the process.
@@ -54,9 +54,13 @@ def from_mpi(comm: MpiCommunicator, deadline: Deadline) -> Bootstrap:
         TimedOut: naming the ranks that had not come.
     """
     if not all(hasattr(comm, name) for name in ("Get_rank", "Get_size", "Is_inter", "Ibcast")):
-        raise InvalidArgument(f"init: {type(comm).__name__} is not an mpi4py communicator, such as MPI.COMM_WORLD")
+        raise InvalidArgument(
+            f"init: {type(comm).__name__} is not an mpi4py communicator, such as MPI.COMM_WORLD"
+        )
     if comm.Is_inter():
-        raise InvalidArgument("init: an MPI intercommunicator has two groups: pass one of them, or Merge() it")
+        raise InvalidArgument(
+            "init: an MPI intercommunicator has two groups: pass one of them, or Merge() it"
+        )
     rank, size = comm.Get_rank(), comm.Get_size()
     if size == 1:
         return Alone()

@@ -1,7 +1,8 @@
 """The rendezvous over TCP: rank 0 is the host, the others are its guests.
 
-Once a guest is through the door, it and the host exchange frames: a byte that says what follows, then the payload.
-In an exchange each guest sends its payload, and gets everybody's back; or the text of the error that all ranks get.
+Once a guest is through the door, it and the host exchange frames: a byte that says what follows, then
+the payload. In an exchange each guest sends its payload, and gets everybody's back; or the text of the
+error that all ranks get.
 """
 
 from __future__ import annotations
@@ -61,7 +62,11 @@ class Host:
                 if not ready:
                     missing = [rank for rank in range(self.size) if rank not in payloads]
                     after = self._deadline.text()
-                    self._fail(TimedOut(f"init: {ranks_text(missing)} of {self.size} came, then said nothing; {after}"))
+                    self._fail(
+                        TimedOut(
+                            f"init: {ranks_text(missing)} of {self.size} came, then said nothing; {after}"
+                        )
+                    )
                 for key, _ in ready:
                     selector.unregister(key.fileobj)
                     payloads[key.data] = self._receive(key.data)
@@ -78,11 +83,12 @@ class Host:
             sock.close()
 
     def _admit(self, visitor: Visitor, sock: socket.socket) -> None:
-        refusal = None
+        refusal: Error | None = None
         with self._changed:
             if visitor.size != self.size:
                 refusal = Mismatch(
-                    f"init: rank {visitor.rank} was started as one of {visitor.size}, rank 0 as one of {self.size}"
+                    f"init: rank {visitor.rank} was started as one of {visitor.size}, rank 0 as one of "
+                    f"{self.size}"
                 )
             elif not 0 < visitor.rank < self.size or visitor.rank in self._guests:
                 refusal = InvalidArgument(f"init: there are two ranks {visitor.rank}: give each its own")
@@ -98,7 +104,9 @@ class Host:
         try:
             return frames.receive(self._guests[rank], self._deadline)
         except TimeoutError:
-            self._fail(TimedOut(f"init: rank {rank} of {self.size} stopped in mid-message; {self._deadline.text()}"))
+            self._fail(
+                TimedOut(f"init: rank {rank} of {self.size} stopped in mid-message; {self._deadline.text()}")
+            )
         except OSError:
             self._fail(_left(rank, self.size))
         raise AssertionError("unreachable")
@@ -134,7 +142,9 @@ class Guest:
             frames.send(self._sock, payload, self._deadline)
             answer = frames.receive(self._sock, self._deadline)
         except TimeoutError:
-            raise TimedOut(f"init: rank 0 of {self.size} came, then said nothing for {self._timeout}") from None
+            raise TimedOut(
+                f"init: rank 0 of {self.size} came, then said nothing for {self._timeout}"
+            ) from None
         except OSError:
             raise _left(0, self.size) from None
         if answer[:1] == ERROR:
@@ -148,14 +158,13 @@ class Guest:
 
 
 def dial(identity: Identity, addresses: list[Address], deadline: Deadline) -> socket.socket:
-    """One attempt at each address. Raises ConnectionError that says what each one answered."""
-    answers = []
-    for address in addresses:
+    """One attempt at each address. Raises ConnectionError: Refused where somebody else answered."""
+    refusal: Refused | None = None
+    for host, port in addresses:
         limit = deadline.within(DIAL_S)
         try:
-            sock = socket.create_connection(address, limit.left_s() or 0.001)
-        except OSError as why:
-            answers.append(f"{address[0]}:{address[1]}: {why.strerror or why}")
+            sock = socket.create_connection((host, port), limit.left_s() or 0.001)
+        except OSError:
             continue
         try:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -163,13 +172,14 @@ def dial(identity: Identity, addresses: list[Address], deadline: Deadline) -> so
             return sock
         except OSError as why:
             sock.close()
-            answers.append(f"{address[0]}:{address[1]}: {why}")
-    raise Refused("; ".join(answers))
+            refusal = Refused(f"at {host}:{port} {why}")
+    tried = ", ".join(f"{host}:{port}" for host, port in addresses)
+    raise refusal or ConnectionRefusedError(f"nobody listens at {tried}")
 
 
 def pause(attempt: int, deadline: Deadline) -> None:
     """Between two attempts: short at first, for ranks start at nearly the same time."""
-    time.sleep(min(0.002 * 1.5**min(attempt, 10), 0.1, deadline.left_s()))
+    time.sleep(min(0.002 * 1.5 ** min(attempt, 10), 0.1, deadline.left_s()))
 
 
 def _left(rank: int, size: int) -> PeerLost:

@@ -27,15 +27,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--nodes", metavar="NODES", help="split them into virtual nodes: a number, or sizes such as 3+2+1"
     )
     parser.add_argument("--timeout", type=float, metavar="S", help="end them all after so many seconds")
+    parser.add_argument("-m", dest="module", nargs=argparse.REMAINDER, help="run a module, as python -m does")
     parser.add_argument(
-        "program", nargs=argparse.REMAINDER, help="script.py, -m module, or a command; then its arguments"
+        "program", nargs=argparse.REMAINDER, help="script.py, or a command; then its arguments"
     )
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Runs the job and returns its exit status: that of the first rank that failed, 128 + signal if one killed it."""
+    """Runs the job and returns its exit status: that of the first rank that failed, or 128 + its signal."""
     sizes = node_sizes(arguments.n, arguments.nodes)
-    command = command_line(arguments.program)
+    command = command_line(["-m", *arguments.module] if arguments.module else arguments.program)
     descriptor, secret = tempfile.mkstemp(prefix="pycomm-run-", suffix=".secret")  # mode 0600
     try:
         with os.fdopen(descriptor, "w") as file:
@@ -69,7 +70,9 @@ def node_sizes(ranks: int, nodes: str | None) -> list[int]:
 
 
 def command_line(program: list[str]) -> list[str]:
-    """What each rank executes: Python for a script or a module, else the command itself. Raises InvalidArgument."""
+    """What each rank executes: Python for a script or a module, else the command itself. Raises
+    InvalidArgument.
+    """
     words = program[1:] if program[:1] == ["--"] else program
     if not words:
         raise InvalidArgument("what should the ranks run? Such as: pycomm run -n 4 script.py")
@@ -81,7 +84,7 @@ def command_line(program: list[str]) -> list[str]:
 
 
 def rank_environments(sizes: list[int], virtual: bool, secret: Path) -> list[dict[str, str]]:
-    """torchrun's variables for each rank; with virtual nodes also each rank's node and rail."""
+    """The variables that torchrun sets, for each rank; with virtual nodes also each rank's node and rail."""
     total = sum(sizes)
     threads = max(1, usable_cpus() // total)
     common = {
@@ -91,7 +94,7 @@ def rank_environments(sizes: list[int], virtual: bool, secret: Path) -> list[dic
         "PYCOMM_SECRET_FILE": str(secret),
         "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", str(threads)),  # else every rank takes all cores
     }
-    environments = []
+    environments: list[dict[str, str]] = []
     for node, size in enumerate(sizes):
         for local in range(size):
             own = {"RANK": str(len(environments)), "LOCAL_RANK": str(local), "LOCAL_WORLD_SIZE": str(size)}

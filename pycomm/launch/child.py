@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import signal
@@ -31,7 +32,9 @@ class Child:
         self._parts: dict[int, bytes] = {}
 
     def lines(self, descriptor: int, data: bytes) -> list[str]:
-        """The lines that are complete with `data`, read from one of its pipes; with b"" also what has no end."""
+        """The lines that are complete with `data`, read from one of its pipes; with b"" also what has
+        no end.
+        """
         text = self._parts.pop(descriptor, b"") + data
         *lines, rest = text.split(b"\n")
         if rest and not data:
@@ -61,10 +64,8 @@ class Child:
 
     def signal(self, number: signal.Signals) -> None:
         """Sends a signal to it and to all that it has started, also when it has itself ended."""
-        try:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, number)
-        except (ProcessLookupError, PermissionError):
-            pass
 
     def close(self) -> None:
         """Gives back its descriptors."""

@@ -30,7 +30,9 @@ class _Source:
 class Job:
     """Runs `command` once for each environment."""
 
-    def __init__(self, command: list[str], environments: list[dict[str, str]], timeout_s: float | None) -> None:
+    def __init__(
+        self, command: list[str], environments: list[dict[str, str]], timeout_s: float | None
+    ) -> None:
         self._command = command
         self._environments = environments
         self._deadline = Deadline(timeout_s) if timeout_s else None

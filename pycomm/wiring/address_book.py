@@ -37,7 +37,9 @@ def unpack(payload: bytes) -> Entry:
         return Entry(**{name: fields[name] for name in Entry.__dataclass_fields__})
     except (KeyError, TypeError):
         version = fields.get("version") if isinstance(fields, dict) else None
-        raise Mismatch(f"init: a rank runs pycomm {version}, which speaks otherwise: install one version") from None
+        raise Mismatch(
+            f"init: a rank runs pycomm {version}, which speaks otherwise: install one version"
+        ) from None
 
 
 def check_agreed(entries: list[Entry]) -> None:
@@ -46,7 +48,8 @@ def check_agreed(entries: list[Entry]) -> None:
     for entry in entries:
         if entry.version != first.version:
             raise Mismatch(
-                f"init: rank {entry.rank} runs {entry.version}, rank 0 {first.version}: install one version everywhere"
+                f"init: rank {entry.rank} runs {entry.version}, rank 0 {first.version}: install one "
+                f"version everywhere"
             )
         for name, value in entry.settings.items():
             if value != first.settings.get(name):
@@ -65,7 +68,9 @@ def labelled(entries: list[Entry]) -> list[list[int]]:
 
 
 def nodes(groups: list[list[int]], mapped: set[tuple[int, int]]) -> list[list[int]]:
-    """Splits each group so that all members of a node can map each other; `mapped` holds (lower, higher) pairs."""
+    """Splits each group so that all members of a node can map each other; `mapped` holds (lower,
+    higher) pairs.
+    """
     found: list[list[int]] = []
     for group in groups:
         parts: list[list[int]] = []
@@ -93,5 +98,7 @@ def places(entries: list[Entry], node_list: list[list[int]]) -> list[Place]:
             name = f"{name}/{seen[name]}"
         for index, rank in enumerate(ranks):
             rail = entries[rank].rail
-            found[rank] = Place(name, index, LOCAL_INDEX) if rail is None else Place(name, rail, "PYCOMM_RAIL")
+            found[rank] = (
+                Place(name, index, LOCAL_INDEX) if rail is None else Place(name, rail, "PYCOMM_RAIL")
+            )
     return [found[rank] for rank in range(len(entries))]

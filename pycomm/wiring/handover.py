@@ -1,5 +1,5 @@
-"""Handing each other memory: over an abstract Unix socket, after the handshake, go the descriptors of the segment and
-the doorbell. That it worked is what makes two ranks neighbours on one node.
+"""Handing each other memory: over an abstract Unix socket, after the handshake, go the descriptors of segment
+and doorbell. That it worked is what makes two ranks neighbours on one node.
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ class Handed:
 
 
 def open_door() -> tuple[str, socket.socket]:
-    """A listening Unix socket under a random abstract name: it belongs to the network namespace and leaves no file."""
+    """A listening Unix socket under a random abstract name: it belongs to the network namespace and
+    leaves no file.
+    """
     name = f"pycomm-{secrets.token_hex(16)}"
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     sock.bind("\0" + name)
@@ -67,7 +69,9 @@ def take(sock: socket.socket, deadline: Deadline) -> Handed:
     return Handed(descriptors[0], descriptors[1], pidfd)
 
 
-def exchange(identity: Identity, peer: int, name: str, descriptors: list[int], deadline: Deadline) -> Handed | None:
+def exchange(
+    identity: Identity, peer: int, name: str, descriptors: list[int], deadline: Deadline
+) -> Handed | None:
     """The dialer's part: both hand over. None where that does not work: the peer is then no neighbour."""
     limit = deadline.within(HANDOVER_S)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:

@@ -1,4 +1,6 @@
-"""The mesh: one process's part of a job. Its fabric, its door, and the connections, made when a plan needs them."""
+"""The mesh: one process's part of a job. Its fabric, its door, and the connections, made when a plan
+needs them.
+"""
 
 from __future__ import annotations
 
@@ -71,7 +73,8 @@ class Mesh:
                         self.fabric.add_tcp(peer, _prepared(sock).detach())
             if missing:
                 raise TimedOut(
-                    f"rank {self.identity.rank}: {ranks_text(missing)} of {self.identity.size} had not connected "
+                    f"rank {self.identity.rank}: {ranks_text(missing)} of {self.identity.size} had not "
+                    f"connected "
                     f"after {deadline.text()}; do they make the same calls?"
                 )
 
@@ -82,13 +85,16 @@ class Mesh:
             knock(sock, Dialer(self.identity, LANES, peer), deadline)
         except OSError as why:
             raise PeerLost(
-                f"rank {self.identity.rank} cannot connect to rank {peer} at {address[0]}:{address[1]}: {why}; "
+                f"rank {self.identity.rank} cannot connect to rank {peer} at {address[0]}:{address[1]}: "
+                f"{why}; "
                 f"does that rank still run, and does no firewall stand between?"
             ) from None
         return _prepared(sock)
 
     def _source(self, address: Address) -> Address | None:
-        """On loopback the address of our own virtual node, so that traffic between nodes can be told apart."""
+        """On loopback the address of our own virtual node, so that traffic between nodes can be told
+        apart.
+        """
         own = self.addresses[self.identity.rank]
         return (own[0], 0) if address[0].startswith("127.") and own[0].startswith("127.") else None
 

@@ -27,10 +27,11 @@ OCTET = 254  # usable values in a field of 127.x.y.z
 
 @dataclass
 class Wired:
-    """The outcome."""
+    """The outcome. `processes` says for each rank which process it is, for messages."""
 
     mesh: Mesh
     topology: Topology
+    processes: list[str]
 
 
 def wire(bootstrap: Bootstrap, settings: Settings, deadline: Deadline) -> Wired:
@@ -63,7 +64,7 @@ def wire(bootstrap: Bootstrap, settings: Settings, deadline: Deadline) -> Wired:
             mesh.close()
         raise
     logger.info("rank %d of %d: %r", bootstrap.rank, bootstrap.size, topology)
-    return Wired(mesh, topology)
+    return Wired(mesh, topology, [f"pid {entry.pid}" for entry in entries])
 
 
 def _introduce(bootstrap: Bootstrap, settings: Settings, name: str) -> list[Entry]:
@@ -89,7 +90,9 @@ def _identity(bootstrap: Bootstrap, nonce: str) -> Identity:
 
 
 def _listen(entries: list[Entry], groups: list[list[int]], rank: int) -> socket.socket:
-    """Where this rank's connections come in: 127.0.(rail+1).(node+1) on one machine, else the outward address."""
+    """Where this rank's connections come in: 127.0.(rail+1).(node+1) on one machine, else the outward
+    address.
+    """
     if len({entry.machine for entry in entries}) == 1:
         node = next(number for number, group in enumerate(groups) if rank in group)
         rail = entries[rank].rail
@@ -99,8 +102,10 @@ def _listen(entries: list[Entry], groups: list[list[int]], rank: int) -> socket.
         address = outward_address()
         if is_loopback(address):
             raise Error(
-                f"init: rank {rank} is on {socket.gethostname()}, other ranks are on other machines, and it has "
-                f"no address but loopback ({address}): they could not reach it. Give the machine a route to the others"
+                f"init: rank {rank} is on {socket.gethostname()}, other ranks are on other machines, and "
+                f"it has "
+                f"no address but loopback ({address}): they could not reach it. Give the machine a route "
+                f"to the others"
             )
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     return socket.create_server((address, 0), family=family, backlog=socket.SOMAXCONN)
@@ -146,6 +151,8 @@ def _meet_neighbours(
 def _take(mesh: Mesh, peer: int, deadline: Deadline) -> handover.Handed:
     sock = mesh.await_caller(handover.PURPOSE, peer, deadline)
     if sock is None:
-        raise TimedOut(f"init: rank {peer} of {mesh.identity.size} handed over no memory after {deadline.text()}")
+        raise TimedOut(
+            f"init: rank {peer} of {mesh.identity.size} handed over no memory after {deadline.text()}"
+        )
     with sock:
         return handover.take(sock, deadline)
