@@ -18,7 +18,8 @@ struct Placement {
   std::vector<int> rail;  // by rank
 };
 
-// What a proof counted. Chunks are weighed as elements of one block = 1.0 (so all_reduce moves 2(n-1)/n per rank).
+// What a proof counted. Chunks are weighed as elements of one block = 1.0 (so all_reduce moves 2(n-1)/n per
+// rank).
 struct Traffic {
   double local = 0;       // blocks sent between ranks of one node
   double rail = 0;        // blocks sent between nodes, along a rail
@@ -28,9 +29,9 @@ struct Traffic {
   bool same_bits = true;  // every rank's result is the same expression, for the reductions
 };
 
-// Throws ProgramError at the first fault: an unmatched send, a deadlock, a contribution counted twice, a read of what
-// nobody wrote, a span overwritten while it is sent, racing channels, a wrong final state, or a byte that crosses
-// a rail though its (sender, receiver) pair is not among `declared`.
+// Throws ProgramError at the first fault: an unmatched send, a deadlock, a contribution counted twice, a read
+// of what nobody wrote, a span overwritten while it is sent, racing channels, a wrong final state, or a byte
+// that crosses a rail though its (sender, receiver) pair is not among `declared`.
 Traffic verify(std::span<const Program> programs, const Goal& goal, const Placement& placement = {},
                const std::set<std::pair<int, int>>& declared = {});
 

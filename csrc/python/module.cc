@@ -1,3 +1,11 @@
-#include <pybind11/pybind11.h>
+#include "python/bindings.h"
+#include "reduce/reduce.h"
 
-PYBIND11_MODULE(_C, m) { m.attr("version") = "0.1.0"; }
+PYBIND11_MODULE(_C, m) {
+  m.doc() = "The core of pycomm: programs, and the executor and transports that run them.";
+  m.def("instruction_set", &pycomm::reduce_instruction_set, "What the reductions use, such as \"avx512\".");
+  pycomm::bind_errors(m);
+  pycomm::bind_programs(m);
+  pycomm::bind_planning(m);
+  pycomm::bind_communication(m);
+}

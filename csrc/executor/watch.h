@@ -1,0 +1,55 @@
+// Watching over a call that waits: faults that others found, ranks that asked for something else, peers that died,
+// deadlines. Every error it throws names the culprit and has been told to the other ranks.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "executor/error.h"
+#include "executor/execution.h"
+#include "executor/members.h"
+#include "executor/request.h"
+#include "transport/fault.h"
+
+namespace pycomm {
+
+// A call under way.
+struct Call {
+  const Bound* bound = nullptr;
+  Request request;
+  std::uint64_t fingerprint = 0;
+  std::uint64_t sequence = 0;
+  Clock::time_point begun;
+  Clock::time_point deadline;
+};
+
+class Watch {
+ public:
+  explicit Watch(const Members& members) : members_(members) {}
+
+  // Writes this rank's arrival line.
+  void announce(const Call& call);
+  // Throws CallError if the call can no longer succeed. May cost system calls: only when it has waited for a while.
+  void look(const Call& call, const Execution& execution);
+  // What a lane or peer reported, as a CallError for all ranks.
+  [[noreturn]] void mismatch(const Call& call, int member);
+  [[noreturn]] void lost(const Call& call, const Execution& execution, int job_rank, const std::string& why);
+  [[noreturn]] void interrupted(const Call& call);
+
+ private:
+  [[noreturn]] void raise(const Call& call, ErrorKind kind, int culprit, const std::string& text);
+  void flood(const Fault& fault);
+  std::optional<Fault> fault_from(int member);
+  std::optional<Request> asked(int member, std::uint64_t* sequence);
+  void look_at_faults(const Call& call);
+  void look_at_arrivals(const Call& call);
+  void look_at_peers(const Call& call, const Execution& execution);
+  std::string where(const Call& call, const Execution& execution, std::size_t channel) const;
+  std::string timed_out(const Call& call, const Execution& execution);
+
+  const Members& members_;
+};
+
+}  // namespace pycomm
