@@ -50,12 +50,12 @@ def create(path: Path) -> bytes:
     return secret
 
 
-def read(path: Path) -> bytes:
+def read(path: Path, follow: bool = True) -> bytes:
     """Reads a secret. Raises FileNotFoundError, and InvalidArgument where others could have written or
-    read it.
+    read it. `follow`: through a symbolic link, where nobody else can have put one.
     """
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW))
     except FileNotFoundError:
         raise
     except OSError as error:

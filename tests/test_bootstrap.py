@@ -38,7 +38,7 @@ def together(size: int, function: Callable[[int], Any], ranks: list[int] | None 
     return [results.get(rank) for rank in range(size)]
 
 
-def environment(rank: int, size: int, port: int, **more: str) -> Mapping[str, str]:
+def environment(rank: int, size: int, port: int, **more: str) -> dict[str, str]:
     return {
         "RANK": str(rank),
         "WORLD_SIZE": str(size),

@@ -203,7 +203,8 @@ def test_a_secret_that_others_could_know_is_refused(tmp_path: Path) -> None:
     link = tmp_path / "link"
     link.symlink_to(path)
     with pytest.raises(InvalidArgument, match="cannot be read"):
-        secret.read(link)
+        secret.read(link, follow=False)
+    secret.read(link)
     path.write_text("short\n")
     with pytest.raises(InvalidArgument, match="has 5 bytes and needs 16"):
         secret.read(path)

@@ -77,7 +77,7 @@ class Meeting:
         answer = ""  # of somebody, which tells more than that later nobody was there any more
         for attempt in itertools.count():
             try:  # each time anew: a file may be what a dead job has left, until rank 0 replaces it
-                key = secret.read(path) if self.secret_file is None else _read(path)
+                key = secret.read(path, follow=False) if self.secret_file is None else _read(path)
                 identity = Identity(self.job, self.rank, self.size, key)
                 return Guest(identity, dial(identity, addresses, deadline), deadline)
             except FileNotFoundError:

@@ -7,7 +7,6 @@ import os
 import secrets
 import socket
 import sys
-import tempfile
 from pathlib import Path
 
 from pycomm.errors import InvalidArgument
@@ -37,14 +36,16 @@ def run(arguments: argparse.Namespace) -> int:
     """Runs the job and returns its exit status: that of the first rank that failed, or 128 + its signal."""
     sizes = node_sizes(arguments.n, arguments.nodes)
     command = command_line(["-m", *arguments.module] if arguments.module else arguments.program)
-    descriptor, secret = tempfile.mkstemp(prefix="pycomm-run-", suffix=".secret")  # mode 0600
+    # In memory, under a path that processes of this user can open while we live: nothing can be left behind.
+    secret = os.memfd_create("pycomm-secret")
     try:
-        with os.fdopen(descriptor, "w") as file:
-            file.write(secrets.token_hex(32))
-        environments = rank_environments(sizes, arguments.nodes is not None, Path(secret))
+        os.fchmod(secret, 0o600)
+        os.write(secret, secrets.token_hex(32).encode())
+        path = Path(f"/proc/{os.getpid()}/fd/{secret}")
+        environments = rank_environments(sizes, arguments.nodes is not None, path)
         return Job(command, environments, arguments.timeout).run()
     finally:
-        os.unlink(secret)
+        os.close(secret)
 
 
 def node_sizes(ranks: int, nodes: str | None) -> list[int]:
