@@ -110,6 +110,13 @@ class Work:
         """Both, one after the other."""
         return Work(self.near + after.near, self.far + after.far, max(self.flows, after.flows))
 
+    def times(self, channels: int) -> Work:
+        """So many of it."""
+        total = self
+        for _ in range(channels - 1):
+            total = total.then(self)
+        return total
+
     @property
     def steps(self) -> int:
         """Messages that wait for one another, on either wire."""

@@ -24,12 +24,14 @@ class Choice:
 
     Attributes:
         chosen: The candidate.
+        preferred: The one that would have been chosen had the caller asked for none.
         candidates: All there were, cheapest first, whether the policy or the caller wanted them or not.
         policy: By which it was chosen.
         why: In words.
     """
 
     chosen: Candidate
+    preferred: Candidate
     candidates: tuple[Candidate, ...]
     policy: str
     why: str
@@ -99,7 +101,7 @@ class Plan:
         """Who sends how much to whom, by the algorithms' definitions; the proof counts the same in the
         programs.
         """
-        return self.choice.chosen.traffic(self.topology, self.request)
+        return self.choice.chosen.traffic(self.request)
 
     @property
     def declared(self) -> tuple[tuple[int, int], ...]:
@@ -139,7 +141,7 @@ class Plan:
 
     def peers(self, rank: int) -> list[int]:
         """The ranks that a rank exchanges messages with, ascending."""
-        return list(self.program(rank).peers())
+        return list(self.program(rank).peers)
 
     def explain(self) -> str:
         """The plan for people: what is done, how long it takes, what it sends where, why it was chosen."""

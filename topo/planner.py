@@ -13,7 +13,7 @@ from fractions import Fraction
 from itertools import product
 from typing import Literal, get_args
 
-from pycomm.topo.candidate import SENDS, Candidate, Pricer
+from pycomm.topo.candidate import SENDS, Candidate, Pricer, Survey, unlike
 from pycomm.topo.leaves import LEAVES
 from pycomm.topo.outline import Outline, can_split, outlines
 from pycomm.topo.plan import Choice, Plan
@@ -59,6 +59,7 @@ class Planner:
         self.policy = policy
         self.rails: RailGroups = rail_groups(topology)
         self._plans: dict[Request, Plan] = {}
+        self._surveyed: dict[tuple[str, int], list[Survey]] = {}  # by collective and root
 
     def plan(
         self,
@@ -94,24 +95,36 @@ class Planner:
 
     def _make(self, wanted: Request) -> Plan:
         found = self._candidates(wanted)
-        allowed = found if wanted.algorithm is None else self._asked(wanted, found)
-        chosen, why = self._choose(allowed, wanted)
-        return Plan(self.topology, self.profile, wanted, Choice(chosen, tuple(found), self.policy, why))
+        preferred, why = chosen, _ = self._choose(found, replace(wanted, algorithm=None))
+        if wanted.algorithm is not None:
+            chosen, why = self._choose(self._asked(wanted, found), wanted)
+            why = f"asked for; {why}"
+        choice = Choice(chosen, preferred, tuple(found), self.policy, why)
+        return Plan(self.topology, self.profile, wanted, choice)
 
     # -- what there is ---------------------------------------------------------------------------------
 
     def _candidates(self, wanted: Request) -> list[Candidate]:
         """Every outline with every algorithm that it can have on each level and every number of channels."""
-        pricer = Pricer(self.topology, self.profile, wanted)
+        pricer = Pricer(self.profile, wanted, wanted.count(self.topology.world_size))
         cuts = [c for c in CHANNELS if c == 1 or wanted.bucket_bytes // c >= LEAST_CHANNEL_BYTES]
         found = [
-            pricer.candidate(outline, algorithms, channels)
-            for outline in outlines(self.topology, self.rails, wanted.moves, wanted.root)
-            for algorithms in product(*(names_for(outline, level.name) for level in outline.levels))
-            if obstacle(outline, algorithms) is None
+            pricer.candidate(survey, algorithms, channels)
+            for survey in self._surveys(wanted)
+            for algorithms in product(
+                *(names_for(survey.outline, level.name) for level in survey.outline.levels)
+            )
+            if obstacle(survey.outline, algorithms) is None
             for channels in cuts
         ]
         return sorted(found, key=lambda each: (each.ps, each.name, each.channels))
+
+    def _surveys(self, wanted: Request) -> list[Survey]:
+        key = wanted.moves, wanted.root
+        if key not in self._surveyed:
+            found = outlines(self.topology, self.rails, *key)
+            self._surveyed[key] = [Survey(self.topology, outline) for outline in found]
+        return self._surveyed[key]
 
     def _asked(self, wanted: Request, found: list[Candidate]) -> list[Candidate]:
         """Those of the candidates that the caller's `algorithm` means.
@@ -132,8 +145,7 @@ class Planner:
         if can_split(self.topology):
             there_is += f', {HIERARCHICAL}, or a dict such as {{"local": "direct", "rail": "ring"}}'
         if isinstance(algorithm, str) and algorithm in LEAVES[moves]:
-            flat_outline = outlines(self.topology, self.rails, moves, wanted.root)[0]
-            return f"{obstacle(flat_outline, (algorithm,))}; {there_is}"
+            return f"{obstacle(self._surveys(wanted)[0].outline, (algorithm,))}; {there_is}"
         if isinstance(algorithm, str) and algorithm != HIERARCHICAL:
             return f"{moves} has no algorithm {algorithm!r}; {there_is}"
         if not can_split(self.topology):
@@ -143,7 +155,7 @@ class Planner:
         return f"{self._why_not_levels(dict(algorithm), wanted)}; {there_is}"
 
     def _why_not_levels(self, asked: dict[str, str], wanted: Request) -> str:
-        every = outlines(self.topology, self.rails, wanted.moves, wanted.root)[1:]
+        every = [survey.outline for survey in self._surveys(wanted)[1:]]
         names = {
             level: sorted({name for outline in every for name in names_for(outline, level)})
             for level in LEVELS
@@ -166,23 +178,21 @@ class Planner:
             return allowed[0], "one node: no traffic enters the network"
         if self.policy == "cheapest":
             return allowed[0], "policy cheapest: rails are not looked at"
-        crossing = {each.name: each.crosses(self.topology) for each in unlike(allowed)}
-        staying = [each for each in allowed if not crossing[each.name]]
+        staying = [each for each in allowed if not each.crosses]
         if staying:
             return staying[0], "the cheapest plan that sends nothing across rails"
-        why = "it was asked for" if wanted.algorithm is not None else self._why_none_stays()
+        why = self._why_none_stays()
         if self.policy == "strict":
-            raise CrossesRails(f"policy strict: every plan of {wanted.moves} would cross rails ({why})")
-        sent = {each.name: _crossing_bytes(each.traffic(self.topology, wanted)) for each in unlike(allowed)}
+            what = wanted.moves if wanted.algorithm is None else f"{wanted.moves} by {wanted.algorithm}"
+            raise CrossesRails(f"policy strict: every plan of {what} sends bytes across rails: {why}")
+        sent = {each.name: _crossing_bytes(each.traffic(wanted)) for each in unlike(allowed)}
         least = min(sent.values())
         return next(each for each in allowed if sent[each.name] == least), (
-            f"every plan crosses rails ({why}); this sends the fewest bytes across"
+            f"no plan stays on its rails ({why}): the cheapest of those that cross least"
         )
 
     def _why_none_stays(self) -> str:
-        if self.rails.stays_on_rails:
-            return "only flat plans are possible"
-        return "no rail is on every node"
+        return "it is flat" if self.rails.stays_on_rails else "no rail is on every node"
 
 
 def names_for(outline: Outline, level: str) -> list[str]:
@@ -205,11 +215,6 @@ def obstacle(outline: Outline, algorithms: tuple[str, ...]) -> str | None:
             where = f"a group of level {level.name!r} has {odd[0]} ranks"
             return f"halving needs a power of two as a scatter leaf; {where}"
     return None
-
-
-def unlike(candidates: list[Candidate]) -> list[Candidate]:
-    """One candidate of each name, the first: those of one name send the same, in other pieces."""
-    return list({each.name: each for each in reversed(candidates)}.values())[::-1]
 
 
 def _crossing_bytes(traffic: Traffic) -> Fraction:

@@ -1,0 +1,114 @@
+"""`pycomm plan`: how a collective would be done on some nodes and rails, and why; nothing is started."""
+
+from __future__ import annotations
+
+import argparse
+
+from pycomm.bench.sizes import parse_size
+from pycomm.errors import InvalidArgument
+from pycomm.topo import Plan, Planner, Policy, Topology
+from pycomm.topo.outline import COLLECTIVES, blocks_of
+from pycomm.topo.request import DTYPE_BYTES, REDUCING, REDUCTIONS
+
+HELP = (
+    "Prints how a collective would be done: its phases with predicted times, the bytes on every rail, the proof of "
+    "its programs, and the ways that lost. Nothing is started: any number of ranks can be asked about."
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's arguments."""
+    add = parser.add_argument
+    add("collective", choices=(*COLLECTIVES, "barrier"))
+    add("--ranks", type=int, metavar="N", help="how many ranks (8), spread evenly over the nodes")
+    add("--nodes", type=int, metavar="N", help="how many nodes (1)")
+    add("--node-sizes", type=_sizes, metavar="LIST", help="instead: the ranks of each node, such as 2,3,1")
+    add(
+        "--rails",
+        type=_rails,
+        metavar="LIST",
+        help="instead: the rails of each node's ranks, such as 0,1/2,3",
+    )
+    add("--bytes", type=_bytes, default=64 << 20, metavar="SIZE", help="the larger buffer of a rank (64M)")
+    add(
+        "--dtype",
+        choices=sorted(DTYPE_BYTES),
+        default="float32",
+        metavar="DTYPE",
+        help="element type (float32)",
+    )
+    add("--op", choices=REDUCTIONS, default="sum", help="reduction (sum)")
+    add("--root", type=int, default=0, metavar="RANK", help="of broadcast and reduce (0)")
+    add("--algorithm", metavar="NAME", help="such as ring, hierarchical, or local=direct,rail=ring")
+    add("--policy", choices=("rail_first", "cheapest", "strict"), default="rail_first", help="(rail_first)")
+    add("--steps", type=int, metavar="RANK", help="also print the program of one rank")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Prints the plan."""
+    try:
+        plan = _plan(arguments)
+    except ValueError as error:
+        raise InvalidArgument(str(error)) from None
+    print(plan.explain())
+    if arguments.steps is not None:
+        if not 0 <= arguments.steps < plan.topology.world_size:
+            raise InvalidArgument(f"--steps {arguments.steps}: ranks are 0 … {plan.topology.world_size - 1}")
+        print(f"\nrank {arguments.steps}, step by step\n{plan.program(arguments.steps)}")
+    return 0
+
+
+def _plan(arguments: argparse.Namespace) -> Plan:
+    topology = _topology(arguments)
+    policy: Policy = arguments.policy
+    collective = arguments.collective
+    element = DTYPE_BYTES[arguments.dtype]
+    blocks = 1 if collective == "barrier" else blocks_of(collective, topology.world_size)
+    return Planner(topology, policy=policy).plan(
+        collective,
+        count=0 if collective == "barrier" else arguments.bytes // (element * blocks),
+        dtype=arguments.dtype,
+        reduction=arguments.op if collective in REDUCING else None,
+        root=arguments.root,
+        algorithm=_algorithm(arguments.algorithm),
+    )
+
+
+def _topology(arguments: argparse.Namespace) -> Topology:
+    given = [arguments.node_sizes, arguments.rails, arguments.ranks or arguments.nodes]
+    if sum(one is not None for one in given) > 1:
+        raise ValueError("give --ranks and --nodes, or --node-sizes, or --rails: each says all")
+    if arguments.node_sizes is not None:
+        return Topology.from_sizes(arguments.node_sizes)
+    if arguments.rails is not None:
+        return Topology.from_rails(arguments.rails)
+    ranks = 8 if arguments.ranks is None else arguments.ranks
+    nodes = 1 if arguments.nodes is None else arguments.nodes
+    if nodes < 1 or ranks < 1 or ranks % nodes:
+        raise ValueError(f"{ranks} ranks do not spread evenly over {nodes} nodes: use --node-sizes")
+    return Topology.grid(nodes, ranks // nodes)
+
+
+def _algorithm(text: str | None) -> str | dict[str, str] | None:
+    if text is None or "=" not in text:
+        return text
+    pairs = [part.partition("=") for part in text.split(",")]
+    return {level.strip(): name.strip() for level, _, name in pairs}
+
+
+def _bytes(text: str) -> int:
+    try:
+        return parse_size(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _sizes(text: str) -> list[int]:
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no list of whole numbers such as 2,3,1") from None
+
+
+def _rails(text: str) -> list[list[int]]:
+    return [_sizes(node) for node in text.split("/")]
