@@ -22,14 +22,11 @@ void direct_all_gather(Program& p, const Group& g, const Shares& data) {
 
 // One shot: (n-1) M bytes, and the latency of one step. Everyone adds up in rank order, so that all get the same
 // bits: ((x0 + x1) + x2) + … ; a rank's own value joins at its place, on the left or the right, which is the same sum.
+// Nothing is added to `data` before it was sent to everyone, hence the scratch: two ranks that each reduced into what
+// they are still sending would wait for each other.
 void direct_all_reduce(Program& p, const Group& g, const Span& data) {
   const int n = g.size(), me = g.index();
   if (n == 1) return;
-  if (n == 2) {
-    p.send(g.peer(+1), data);
-    p.recv_reduce(g.peer(+1), data);
-    return;
-  }
   Layout& tmp = p.layout(Buffer::kTmp);
   tmp.chunks = p.layout(Buffer::kData).chunks;
   tmp.blocks = std::max(tmp.blocks, n);
