@@ -125,13 +125,13 @@ def verify(
     goal: Goal,
     node: Sequence[int] = [],
     rail: Sequence[int] = [],
-    declared: set[tuple[int, int]] = ...,
+    declared: Sequence[tuple[int, int]] = [],
 ) -> Traffic: ...
 def prove(
     recipe: Recipe,
     node: Sequence[int] = [],
     rail: Sequence[int] = [],
-    declared: set[tuple[int, int]] = ...,
+    declared: Sequence[tuple[int, int]] = [],
 ) -> Traffic: ...
 
 class Fabric:

@@ -1,4 +1,3 @@
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,7 +12,7 @@ namespace py = pybind11;
 namespace pycomm {
 namespace {
 
-using Pairs = std::set<std::pair<int, int>>;
+using Pairs = std::vector<std::pair<int, int>>;
 
 Goal make_goal(const std::string& collective, int world_size, int root) {
   const Goal goal{collective_named(collective), world_size, root};
@@ -61,11 +60,11 @@ void bind_traffic(py::module_& m) {
 
 Traffic verify_programs(const std::vector<Program>& programs, const Goal& goal, std::vector<int> node,
                         std::vector<int> rail, const Pairs& declared) {
-  return verify(programs, goal, {std::move(node), std::move(rail)}, declared);
+  return verify(programs, goal, {std::move(node), std::move(rail)}, {declared.begin(), declared.end()});
 }
 
 Traffic prove(const Recipe& recipe, std::vector<int> node, std::vector<int> rail, const Pairs& declared) {
-  return verify(build(recipe), recipe.goal, {std::move(node), std::move(rail)}, declared);
+  return verify(build(recipe), recipe.goal, {std::move(node), std::move(rail)}, {declared.begin(), declared.end()});
 }
 
 std::vector<Program> lowered(std::vector<Program> programs, const Goal& goal) {
