@@ -1,0 +1,88 @@
+"""`pycomm info`: what this pycomm is, has and is set to."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import importlib.util
+import platform
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+import pycomm
+from pycomm import _C, settings
+from pycomm.machine import interfaces, usable_cpus
+from pycomm.namesake import namesake
+
+HELP = "Prints the build, what the machine offers, what is optional and missing, and every setting with its source."
+
+OPTIONAL = {
+    "ml_dtypes": "bfloat16 in NumPy",
+    "mpi4py": "pycomm.init(MPI.COMM_WORLD)",
+    "matplotlib": "pycomm bench --plot",
+    "torch": "make bench: the comparison with gloo",
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """None."""
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Prints everything."""
+    for title, rows in (
+        ("build", _build()),
+        ("machine", _machine()),
+        ("optional", _optional()),
+        ("settings", _settings()),
+    ):
+        print(title)
+        found = list(rows)
+        width = max(len(name) for name, _ in found)
+        for name, value in found:
+            print(f"  {name:<{width}}  {value}")
+    other = namesake()
+    if other:
+        print(f"\n{other}")
+    return 0
+
+
+def _build() -> Iterator[tuple[str, str]]:
+    yield "pycomm", f"{pycomm.__version__} in {Path(pycomm.__file__).parent}"
+    yield "core", Path(_C.__file__).name
+    yield "reductions", _C.instruction_set()
+    yield "python", f"{platform.python_version()}, numpy {np.__version__}"
+    yield "transports", "shared memory, tcp"
+
+
+def _machine() -> Iterator[tuple[str, str]]:
+    yield "system", f"{platform.system()} {platform.release()} {platform.machine()}"
+    yield "usable CPUs", str(usable_cpus())
+    for interface in interfaces():
+        state = "up" if interface.up else "down"
+        yield f"interface {interface.name}", " ".join([state, *interface.addresses])
+
+
+def _optional() -> Iterator[tuple[str, str]]:
+    for name, use in OPTIONAL.items():
+        if importlib.util.find_spec(name) is None:
+            yield name, f"missing ({use})"
+        else:
+            yield name, f"{_version(name)} ({use})"
+
+
+def _version(name: str) -> str:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return "of unknown version"
+
+
+def _settings() -> Iterator[tuple[str, str]]:
+    given = settings.read()
+    for setting in settings.SETTINGS:
+        value = getattr(given, setting.name.lower())
+        shown = "not set" if value is None else value
+        yield setting.variable, f"{shown}  [{given.sources[setting.name]}]  {setting.meaning}"
