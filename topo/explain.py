@@ -33,7 +33,7 @@ def explain(plan: Plan) -> str:
 def _head(plan: Plan) -> Iterator[str]:
     request, topology = plan.request, plan.topology
     widths = request.widths
-    size = "" if request.collective == "barrier" else f" of {bytes_text(request.bucket_bytes)}"
+    size = "" if request.collective == "barrier" else f" of up to {bytes_text(request.bucket_bytes)}"
     if request.moves in BY_BLOCK and topology.world_size > 1:
         size += f" ({counted(topology.world_size, 'block')})"
     kind = f", {widths.storage}-byte elements" if size else ""
@@ -125,6 +125,9 @@ def _place(plan: Plan, phase: Phase) -> str:
 
 def _bytes(plan: Plan) -> Iterator[str]:
     """Bytes by all ranks together; a bar for each rail shows whether they are even."""
+    if plan.collective == "barrier":
+        yield " no bytes: a barrier's messages are headers"
+        return
     traffic = plan.traffic
     sent = traffic.bytes
     rows = [["bytes of all ranks", "", ""], ["inside nodes", bytes_text(traffic.within(sent)), ""]]
@@ -141,13 +144,13 @@ def _bytes(plan: Plan) -> Iterator[str]:
 
 
 def _rail_labels(along: Sequence[tuple[int, Fraction]]) -> Iterator[tuple[str, Fraction]]:
-    """Rails by name; many with equal bytes as one line."""
-    if len(along) <= MAX_RAILS_SHOWN:
-        yield from ((f"rail {rail}", amount) for rail, amount in along)
-        return
+    """Rails by name; those beside each other as one line if they carry nothing, or there are many of them."""
     for amount, run in groupby(along, key=lambda pair: pair[1]):
         rails = [rail for rail, _ in run]
-        yield (f"rails {rails[0]}-{rails[-1]}, each" if len(rails) > 1 else f"rail {rails[0]}"), amount
+        if len(rails) > 1 and (amount == 0 or len(along) > MAX_RAILS_SHOWN):
+            yield f"rails {rails[0]}-{rails[-1]}, each", amount
+        else:
+            yield from ((f"rail {rail}", amount) for rail in rails)
 
 
 # -- what else there is to say ---------------------------------------------------------------------
@@ -178,7 +181,7 @@ def _relayed(plan: Plan) -> str:
         return _some(f"rank {rank} by rank {owner}" for rank, owner in pairs)
     idle = sorted(_shareless(plan))
     if idle:
-        return f"rank {_some(idle)}: no share of its own, served by the owners of its node"
+        return f"no share is owned by rank {_some(idle)}: the owners of the node serve it"
     return "nothing"
 
 
@@ -198,11 +201,12 @@ def _rivals(plan: Plan) -> Iterator[str]:
     """The other ways, nearest first; those that were cheaper say why they lost."""
     chosen = plan.choice.chosen
     shown = _nearest(plan)
+    own = plan.traffic.across(plan.traffic.bytes)
     if shown:
         rows = [["others", "channels", "time", "", "across rails", ""]]
         for each in shown:
-            across = each.traffic(plan.request)
-            crossing = across.across(across.bytes)
+            sent = each.traffic(plan.request)
+            crossing = sent.across(sent.bytes)
             more = 100 * (each.ps - chosen.ps) / chosen.ps
             rows.append(
                 [
@@ -210,8 +214,8 @@ def _rivals(plan: Plan) -> Iterator[str]:
                     str(each.channels),
                     time_text(each.ps / PICOSECONDS),
                     "=" if abs(more) < 0.05 else f"{more:+.0f} %" if abs(more) >= 10 else f"{more:+.1f} %",
-                    bytes_text(crossing),
-                    "" if each.ps > chosen.ps else _verdict(plan, crossing > 0),
+                    bytes_text(crossing) if plan.collective != "barrier" else "yes" if crossing else "no",
+                    "" if each.ps > chosen.ps else _verdict(plan, crossing > own),
                 ]
             )
         yield from _table(rows, "<>>>><")
@@ -227,10 +231,10 @@ def _nearest(plan: Plan) -> list[Candidate]:
     return [each for each in others if each.name in shown]
 
 
-def _verdict(plan: Plan, crosses: bool) -> str:
+def _verdict(plan: Plan, crosses_more: bool) -> str:
     if plan.request.algorithm is not None:
         return "not asked for"
-    return "crosses rails" if crosses else "as fast; later by name"
+    return "crosses rails" if crosses_more else "as fast, later by name"
 
 
 def _cost_of_choice(plan: Plan) -> Iterator[str]:

@@ -11,8 +11,8 @@ from pycomm.topo.outline import COLLECTIVES, blocks_of
 from pycomm.topo.request import DTYPE_BYTES, REDUCING, REDUCTIONS
 
 HELP = (
-    "Prints how a collective would be done: its phases with predicted times, the bytes on every rail, the proof of "
-    "its programs, and the ways that lost. Nothing is started: any number of ranks can be asked about."
+    "Prints how a collective would be done: its phases with predicted times, the bytes on every rail, "
+    "the proof of its programs, and the ways that lost. Nothing is started, so any number of ranks will do."
 )
 
 
