@@ -5,6 +5,7 @@
 // copy of a function that several files share, and it may be the one that this CPU cannot run.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 namespace pycomm {

@@ -11,8 +11,9 @@
 #include "reduce/element.h"
 #include "reduce/kernel_set.h"
 
-// Iterations may run at once: dst is an operand, or is apart from it.
+// Iterations may run at once: dst is an operand, or is apart from it. Clang warns where it cannot do it.
 #ifdef __clang__
+#pragma clang diagnostic ignored "-Wpass-failed"
 #define PYCOMM_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
 #else
 #define PYCOMM_INDEPENDENT _Pragma("GCC ivdep")

@@ -1,5 +1,5 @@
-// Plain C++. A compiler vectorises all of it for what every CPU of its target has, but for Float16's on
-// x86-64.
+// Plain C++, which compilers vectorise for what every CPU of their target has; gcc 12 on x86-64 does not where a
+// result is rounded to Float16.
 #include "reduce/kernels.h"
 
 namespace pycomm {
@@ -14,8 +14,7 @@ struct Portable {
     const std::uint32_t bits = p->get();
     const std::uint32_t magnitude = (bits & 0x7fffu) << 13;
     // Exponents move from a bias of 15 to 127, the highest to the highest; those of the lowest are got by
-    // subtracting the implicit bit that they lack, which works where subnormal float32 are taken for zero,
-    // too.
+    // subtracting the implicit bit that they lack: right even where the CPU takes subnormal float32 for zero.
     const std::uint32_t normal = magnitude + (magnitude < 0x0f800000u ? 112u << 23 : 224u << 23);
     const std::uint32_t subnormal = to_bits(from_bits(magnitude + (113u << 23)) - from_bits(113u << 23));
     return from_bits(select(magnitude < 1u << 23, subnormal, normal) | (bits & 0x8000u) << 16);
@@ -29,13 +28,12 @@ struct Portable {
     const std::uint32_t bits = to_bits(x);
     const std::uint32_t magnitude = bits & 0x7fffffffu;
     const std::uint32_t normal = (magnitude - (112u << 23) + 0xfffu + ((magnitude >> 13) & 1u)) >> 13;
-    // Adding 0.5 leaves in the last bits, rounded to nearest even, the multiple of 2^-24 that a subnormal
-    // counts.
+    // Adding 0.5 leaves the multiple of 2^-24 that a subnormal counts, rounded, in the last bits.
     const std::uint32_t subnormal = to_bits(from_bits(magnitude) + 0.5f) - to_bits(0.5f);
     const std::uint32_t quiet = 0x7e00u | ((magnitude >> 13) & 0x3ffu);
     std::uint32_t result = select(magnitude < 113u << 23, subnormal, normal);
-    result =
-        select(magnitude < 143u << 23, result, 0x7c00u);  // 2^16; `normal` carries to infinity from 65520
+    // From 65520 `normal` is carried to infinity, from 2^16 beyond.
+    result = select(magnitude < 143u << 23, result, 0x7c00u);
     result = select(magnitude > 0x7f800000u, quiet, result);
     p->set(static_cast<std::uint16_t>(result | (bits >> 16 & 0x8000u)));
   }

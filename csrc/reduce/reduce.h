@@ -3,8 +3,7 @@
 // Every instruction set gives the same bits, but for the payload of a NaN:
 // - integer sums and products wrap;
 // - min and max of a NaN and anything are NaN; -0 and +0 are equal to them, and of equals they take `b`;
-// - 16-bit floats are computed with in float32 and rounded to nearest even where they are stored; a NaN stays
-// one.
+// - 16-bit floats are computed with in float32 and rounded to nearest even where stored; a NaN stays one.
 #pragma once
 
 #include <cstddef>

@@ -22,7 +22,7 @@ void put(unsigned char* p, T value) {
   std::memcpy(p, &value, sizeof value);
 }
 
-// ---- 16-bit floats by their definition ----------------------------------------------------------------------
+// ---- 16-bit floats by their definition -------------------------------------------------------------------
 
 struct Format {
   int mantissa_bits;
@@ -61,7 +61,7 @@ inline std::uint16_t encode(Format format, float value) {
   return static_cast<std::uint16_t>(sign | std::min(bits, infinity));
 }
 
-// ---- the reference: one element ------------------------------------------------------------------------------
+// ---- the reference: one element --------------------------------------------------------------------------
 
 // f(value of the dtype's C++ type); a 16-bit float's is float.
 template <class F>

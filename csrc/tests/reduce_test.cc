@@ -30,8 +30,7 @@ std::vector<std::size_t> sizes() {
   return all;
 }
 
-// ---- buffers
-// -------------------------------------------------------------------------------------------------
+// ---- buffers ---------------------------------------------------------------------------------------------
 
 // n elements at any address, between bytes that nobody may write.
 struct Buffer {
@@ -188,8 +187,19 @@ TEST(sets_grow_from_the_portable_one_and_the_last_is_used) {
 TEST(reduces_every_type_at_every_size_and_place) {
   std::mt19937 random(1);
   for_each_case([&](const Case& c) {
-    for (unsigned flags = 0; flags < 8; ++flags)
+    const bool has_partials = partial_type(c.dtype, c.reduction) != c.dtype;
+    for (unsigned flags = 0; flags < (has_partials ? 8 : 1); ++flags)
       for (std::size_t n : sizes()) check_reduce(c, flags, n, random);
+  });
+}
+
+TEST(flags_do_not_matter_to_a_type_that_is_its_own_partial_type) {
+  for_each_case([&](const Case& c) {
+    if (partial_type(c.dtype, c.reduction) != c.dtype) return;
+    for (unsigned flags = 0; flags < 8; ++flags)
+      CHECK_EQ(c.set.reduce(c.dtype, c.reduction, flags & 4, flags & 2, flags & 1),
+               c.set.reduce(c.dtype, c.reduction, false, false, false));
+    CHECK_EQ(c.set.finish(c.dtype, c.reduction, true), c.set.finish(c.dtype, c.reduction, false));
   });
 }
 
