@@ -15,8 +15,8 @@ from pycomm.topo.verify.shapes import MAX_RANKS
 
 HELP = (
     "Builds every plan that the planner could choose, over every shape of nodes and rails, and proves it: "
-    "its programs run on symbols, and must end with the right result on every rank, the same bits everywhere, "
-    "without a deadlock or a race, and with no undeclared byte from one rail to another."
+    "its programs run on symbols, and must end with the right result on every rank, with the same bits "
+    "everywhere, without a deadlock or a race, and with no undeclared byte from one rail to another."
 )
 MAX_SHOWN_FAULTS = 20
 
