@@ -1,5 +1,5 @@
-// Plain C++, which compilers vectorise for what every CPU of their target has; gcc 12 on x86-64 does not where
-// a result is rounded to Float16.
+// Plain C++, which compilers vectorise for what every CPU of their target has. On x86-64 gcc 12 does not
+// where a result is rounded to Float16.
 #include "reduce/kernels.h"
 
 namespace pycomm {
