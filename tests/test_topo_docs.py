@@ -1,4 +1,4 @@
-"""docs/rails.md says what `pycomm plan` says. `python tests/test_topo_docs.py` writes the plans into it anew."""
+"""docs/rails.md says what `pycomm plan` prints. `python tests/test_topo_docs.py` writes the plans anew."""
 
 import contextlib
 import io

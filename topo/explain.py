@@ -202,7 +202,7 @@ def _rivals(plan: Plan) -> Iterator[str]:
     chosen = plan.choice.chosen
     shown = _nearest(plan)
     own = plan.traffic.across(plan.traffic.bytes)
-    if shown:
+    if shown and chosen.ps:
         rows = [["others", "channels", "time", "", "across rails", ""]]
         for each in shown:
             sent = each.traffic(plan.request)

@@ -14,6 +14,7 @@ from pycomm.topo.profile import PICOSECONDS, Limits, Profile
 from pycomm.topo.request import Request
 from pycomm.topo.topology import Topology
 from pycomm.topo.traffic import Traffic
+from pycomm.topo.units import counted
 
 MAX_PROVED_RANKS = 64  # larger plans are built without a proof of their own
 
@@ -157,5 +158,5 @@ class Plan:
         return programs, _C.verify(programs, goal, nodes, rails, list(self.declared))
 
     def __repr__(self) -> str:
-        cut = "1 channel" if self.channels == 1 else f"{self.channels} channels"
-        return f"Plan({self.collective}, {self.algorithm}, {cut}, {self.topology.world_size} ranks)"
+        cut, ranks = counted(self.channels, "channel"), counted(self.topology.world_size, "rank")
+        return f"Plan({self.collective}, {self.algorithm}, {cut}, {ranks})"

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from operator import index as as_index
 
+from pycomm.topo.units import counted
+
 MAX_SPELLED_RANKS = 64  # a repr spells out the ranks of a topology up to this size
 
 
@@ -154,11 +156,11 @@ class Topology:
         """Such as ``Topology(2 nodes, 5 ranks: node0[0 1 2] node1[3:rail5 4])``; a rail is said where it is
         not the rank's local index.
         """
-        head = f"Topology({_counted(len(self.nodes), 'node')}, {_counted(self.world_size, 'rank')}"
+        head = f"Topology({counted(len(self.nodes), 'node')}, {counted(self.world_size, 'rank')}"
         if self.world_size > MAX_SPELLED_RANKS:
             sizes = Counter(map(len, self.nodes))
             kinds = " + ".join(f"{times} × {size}" for size, times in sorted(sizes.items(), reverse=True))
-            return f"{head}: {kinds} ranks, {_counted(len(self.rails), 'rail')})"
+            return f"{head}: {kinds} ranks, {counted(len(self.rails), 'rail')})"
         return f"{head}: {' '.join(map(self._spelled, self.nodes))})"
 
     def _spelled(self, node: tuple[int, ...]) -> str:
@@ -173,7 +175,3 @@ def stable_digest(value: object) -> str:
     """16 hexadecimal digits of what JSON can say, the same in every process."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

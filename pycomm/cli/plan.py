@@ -6,7 +6,7 @@ import argparse
 
 from pycomm.bench.sizes import parse_size
 from pycomm.errors import InvalidArgument
-from pycomm.topo import Plan, Planner, Policy, Topology
+from pycomm.topo import POLICIES, Plan, Planner, Topology
 from pycomm.topo.outline import COLLECTIVES, blocks_of
 from pycomm.topo.request import DTYPE_BYTES, REDUCING, REDUCTIONS
 
@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--op", choices=REDUCTIONS, default="sum", help="reduction (sum)")
     add("--root", type=int, default=0, metavar="RANK", help="of broadcast and reduce (0)")
     add("--algorithm", metavar="NAME", help="such as ring, hierarchical, or local=direct,rail=ring")
-    add("--policy", choices=("rail_first", "cheapest", "strict"), default="rail_first", help="(rail_first)")
+    add("--policy", choices=POLICIES, default="rail_first", help="(rail_first)")
     add("--steps", type=int, metavar="RANK", help="also print the program of one rank")
 
 
@@ -60,11 +60,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _plan(arguments: argparse.Namespace) -> Plan:
     topology = _topology(arguments)
-    policy: Policy = arguments.policy
     collective = arguments.collective
     element = DTYPE_BYTES[arguments.dtype]
     blocks = 1 if collective == "barrier" else blocks_of(collective, topology.world_size)
-    return Planner(topology, policy=policy).plan(
+    return Planner(topology, policy=arguments.policy).plan(
         collective,
         count=0 if collective == "barrier" else arguments.bytes // (element * blocks),
         dtype=arguments.dtype,
