@@ -4,7 +4,6 @@ import argparse
 import os
 import tempfile
 import time
-from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
@@ -13,7 +12,7 @@ import numpy as np
 
 import pycomm
 from bench.barrier import Barrier
-from pycomm.cli import run as launcher
+from pycomm.bench.launch import run_ranks
 
 
 def own_part(rounds: int, folder: Path) -> int:
@@ -46,5 +45,5 @@ def main(arguments: Sequence[str]) -> int:
     if "RANK" in os.environ:
         return own_part(options.rounds, options.folder)
     with tempfile.TemporaryDirectory(prefix="pycomm-bench-") as folder:
-        program = ["-m", "bench", "init", "--rounds", str(options.rounds), "--folder", folder]
-        return launcher.run(Namespace(n=options.ranks, nodes=options.nodes, timeout=120.0, program=program))
+        program = ["bench", "init", "--rounds", str(options.rounds), "--folder", folder]
+        return run_ranks(options.ranks, options.nodes, program, timeout_s=120)

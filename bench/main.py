@@ -8,7 +8,6 @@ import argparse
 import os
 import platform
 import tempfile
-from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -19,8 +18,8 @@ import pycomm
 from bench import compare
 from bench.peers import ROOT
 from pycomm import cli
+from pycomm.bench.launch import run_ranks
 from pycomm.bench.sizes import format_size
-from pycomm.cli import run as launcher
 from pycomm.topo.topology import Topology
 
 Counts = NDArray[np.int64]
@@ -101,8 +100,7 @@ def main(arguments: Sequence[str]) -> int:
     section(f"The plan of an all-reduce of {format_size(BYTES)} over {RANKS} ranks on {NODES} virtual nodes")
     with tempfile.TemporaryDirectory(prefix="pycomm-bench-") as folder:
         findings = Path(folder) / "findings"
-        program = ["-m", "bench", "main", "--write-to", str(findings)]
-        status = launcher.run(Namespace(n=RANKS, nodes=str(NODES), timeout=60.0, program=program))
+        status = run_ranks(RANKS, str(NODES), ["bench", "main", "--write-to", str(findings)], timeout_s=60)
         print(findings.read_text() if findings.exists() else "", end="", flush=True)
     section(f"pycomm bench all_reduce --ranks {RANKS} --nodes {NODES}")
     table = [

@@ -110,7 +110,7 @@ def test_training_on_digits() -> None:
 
 
 def test_small_all_reduces_leak_nothing() -> None:
-    done = command("bench", "leak", "--calls", "5000", "--nodes", "2")
+    done = command("bench", "leak", "--calls", "3000", "--nodes", "2")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "nothing leaked" in done.stdout
 

@@ -8,13 +8,13 @@ import tempfile
 from argparse import Namespace
 from pathlib import Path
 
+from pycomm.bench.launch import run_ranks
 from pycomm.bench.measure import Case, Effort, measure_row, workloads
 from pycomm.bench.pattern import OPS
 from pycomm.bench.plot import require_matplotlib
 from pycomm.bench.report import RemoteReport, Report, shown
 from pycomm.bench.sizes import parse_size, size_range
 from pycomm.bench.workload import COLLECTIVES, parse_dtype
-from pycomm.cli import run as launcher
 from pycomm.errors import InvalidArgument
 
 HELP = (
@@ -81,9 +81,8 @@ def run(arguments: Namespace) -> int:
     with tempfile.TemporaryDirectory(prefix="pycomm-bench-") as folder:
         pipe = Path(folder) / "report"
         with shown(report, pipe):
-            command = ["-m", "pycomm", "bench", *_words(arguments), "--report-to", str(pipe)]
-            job = Namespace(n=arguments.ranks, nodes=arguments.nodes, timeout=None, program=command)
-            status = launcher.run(job)
+            command = ["pycomm", "bench", *_words(arguments), "--report-to", str(pipe)]
+            status = run_ranks(arguments.ranks, arguments.nodes, command)
     return status or int(not report.finish())
 
 
