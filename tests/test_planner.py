@@ -182,7 +182,7 @@ def test_what_cannot_be_planned_is_refused(
 
 
 def test_policies() -> None:
-    small = {"collective": "all_to_all", "count": 1 << 18}
+    small: dict[str, Any] = {"collective": "all_to_all", "count": 1 << 18}
     assert planned(UNEVEN, policy="cheapest", **small).declared
     assert not planned(UNEVEN, **small).declared
     assert not planned(UNEVEN, policy="strict", **small).declared

@@ -6,8 +6,9 @@ import argparse
 
 from pycomm.bench.sizes import parse_size
 from pycomm.errors import InvalidArgument
-from pycomm.topo import POLICIES, Plan, Planner, Topology
+from pycomm.topo import Plan, Planner, Topology
 from pycomm.topo.outline import COLLECTIVES, blocks_of
+from pycomm.topo.planner import POLICIES
 from pycomm.topo.request import DTYPE_BYTES, REDUCING, REDUCTIONS
 
 HELP = (
