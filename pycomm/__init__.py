@@ -18,8 +18,7 @@ except ImportError as why:
 from pycomm.collectives import AVG, MAX, MIN, PRODUCT, SUM
 from pycomm.communicator import Communicator
 from pycomm.join import init
-from pycomm.topo.plan import Plan
-from pycomm.topo.topology import Place, Topology
+from pycomm.topo import Place, Plan, Topology
 from pycomm.work import Work
 
 __all__ = [

@@ -53,11 +53,13 @@ def named_dtype(dtype: object, what: str) -> np.dtype[Any]:
             import ml_dtypes
         except ModuleNotFoundError:
             raise InvalidArgument(f"{what}: NumPy knows bfloat16 only with the package ml_dtypes") from None
-        return np.dtype(ml_dtypes.bfloat16)
+        brain: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+        return brain
     try:
-        return np.dtype(dtype)  # type: ignore[call-overload,no-any-return]
+        found: np.dtype[Any] = np.dtype(dtype)  # type: ignore[call-overload]
     except TypeError:
         raise InvalidArgument(f"{what}: {dtype!r} is no dtype: use one of {', '.join(DTYPES)}") from None
+    return found
 
 
 def dtype_name(dtype: np.dtype[Any], what: str) -> str:
@@ -70,7 +72,7 @@ def dtype_name(dtype: np.dtype[Any], what: str) -> str:
         raise Unsupported(
             f"{what}: dtype {dtype} is not one of {', '.join(DTYPES)}; convert, or x.view() its bytes"
         )
-    return dtype.name
+    return str(dtype.name)
 
 
 def check_result(array: Array, shape: tuple[int, ...], dtype: np.dtype[Any], what: str) -> None:

@@ -30,10 +30,10 @@ class Key(NamedTuple):
 
 
 class Spec(NamedTuple):
-    """A request as plan and core see it: without the shape. `count` is the elements of one block."""
+    """A request as plan and core see it: without the shape. `elements` are those of one block."""
 
     collective: str
-    count: int
+    elements: int
     dtype: str
     reduction: str
     root: int
@@ -49,6 +49,7 @@ class Call(NamedTuple):
     shape: Shape  # of the result
     dtype: np.dtype[Any]
     gives: bool  # whether this rank gets a result
+    in_place: bool  # whether `out=x` needs no further look
     as_bits: bool  # NumPy gives no buffer of this dtype: pass a view
 
 
@@ -89,7 +90,8 @@ class CallTable:
             self._bound[spec] = self._bind(spec)
         bound, request = self._bound[spec]
         gives = kind.name not in ("reduce", "barrier") or (kind.name == "reduce" and key.root == self._rank)
-        call = Call(kind, bound, request, shape, key.dtype, gives, name == "bfloat16")
+        in_place = shape == key.shape and kind.in_place is not None and kind.in_place(self._rank, 1) == 0
+        call = Call(kind, bound, request, shape, key.dtype, gives, in_place, name == "bfloat16")
         if len(self.calls) >= TABLE_LIMIT:
             self.calls.clear()
         self.calls[tuple(key)] = call

@@ -14,10 +14,10 @@ from pycomm.call import Spec
 from pycomm.collectives import KINDS, SUM
 from pycomm.counters import Traffic, traffic
 from pycomm.errors import InvalidArgument, Mismatch
-from pycomm.own_algorithm import Build, build_programs
-from pycomm.planning import AUTO, Algorithm
+from pycomm.own_algorithm import AUTO, TAKEN, Build, build_programs
+from pycomm.planning import Algorithm
 from pycomm.runner import Runner
-from pycomm.topo.plan import Plan
+from pycomm.topo import Plan
 from pycomm.work import Work
 from pycomm.world import World
 
@@ -266,6 +266,8 @@ class Communicator:
         """
         if collective not in KINDS or collective == "barrier":
             raise InvalidArgument(f"install: {collective!r} is no collective: use one of {', '.join(KINDS)}")
+        if name in TAKEN:
+            raise InvalidArgument(f"install: {name!r} is an algorithm of pycomm's own: choose another name")
         programs = build_programs(Goal(collective, self.size), self.topology, build, chunks)
         digest = frombuffer(sha256(b"".join(program.pack() for program in programs)).digest(), uint8)
         everyone = self.all_gather(digest, algorithm=AUTO)

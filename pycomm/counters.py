@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from pycomm._C import Fabric
-from pycomm.topo.topology import Topology
+from pycomm.topo import Topology
 
 
 class Moved(NamedTuple):

@@ -6,7 +6,12 @@ from collections.abc import Callable
 
 from pycomm import _C
 from pycomm.errors import InvalidArgument
-from pycomm.topo.topology import Topology
+from pycomm.topo import Topology
+from pycomm.topo.leaves import LEAVES
+from pycomm.topo.planner import HIERARCHICAL
+
+AUTO = "auto"  # the planner's choice, whatever PYCOMM_ALGORITHM says
+TAKEN = {AUTO, HIERARCHICAL}.union(*LEAVES.values())  # names of pycomm's own
 
 Build = Callable[[_C.Program, _C.Group, _C.Span], None]
 

@@ -14,13 +14,11 @@ from pycomm.collectives import KINDS
 from pycomm.deadline import Deadline
 from pycomm.errors import InvalidArgument
 from pycomm.log import TRACE, logger
-from pycomm.topo.plan import Plan
-from pycomm.topo.planner import Planner
+from pycomm.own_algorithm import AUTO
+from pycomm.topo import Plan, Planner
 from pycomm.world import World
 
 Algorithm: TypeAlias = str | Mapping[str, str] | None
-
-AUTO = "auto"  # the planner's choice, whatever PYCOMM_ALGORITHM says
 
 
 class Planning:
@@ -32,7 +30,8 @@ class Planning:
         self._world = world
         self._ranks = ranks
         self._rank = ranks.index(world.fabric.rank)
-        self._planner = Planner(self.topology, world.profile, world.settings.policy)
+        policy: Any = world.settings.policy  # one of its names: settings has checked
+        self._planner = Planner(self.topology, world.profile, policy)
         self._own: dict[tuple[str, str], list[Program]] = {}  # by collective and name
 
     def plan(self, spec: Spec) -> Plan:
@@ -42,7 +41,7 @@ class Planning:
         try:
             return self._planner.plan(
                 spec.collective,
-                count=spec.count,
+                count=spec.elements,
                 dtype=spec.dtype,
                 reduction=reduction,
                 root=spec.root,
@@ -65,9 +64,9 @@ class Planning:
         logger.log(TRACE, "rank %d of %r: %s", self._rank, self.topology, spec)
         moves = "all_reduce" if spec.collective == "barrier" else spec.collective
         goal = Goal(moves, len(self._ranks), spec.root)
-        bound = Bound(program, goal, spec.count, spec.dtype, spec.reduction)
+        bound = Bound(program, goal, spec.elements, spec.dtype, spec.reduction)
         digest = int.from_bytes(sha256(name.encode()).digest()[:8], "little")
-        return bound, Request(spec.collective, spec.reduction, spec.dtype, spec.count, spec.root, digest)
+        return bound, Request(spec.collective, spec.reduction, spec.dtype, spec.elements, spec.root, digest)
 
     def install(self, name: str, collective: str, programs: list[Program]) -> None:
         """Keeps the proved programs of an algorithm of the user's."""

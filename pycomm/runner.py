@@ -50,19 +50,22 @@ class Runner:
                 call = self._calls.get(key) or self._prepare(key, timeout_s)
             except TypeError:
                 call = self._prepare(_hashable(key), timeout_s)
-            if not x.flags.c_contiguous:
-                if out is x:
-                    check_result(x, x.shape, x.dtype, call.kind.name)
-                x = ascontiguousarray(x)
+            flags = x.flags
+            if not flags.c_contiguous:
+                x = self._contiguous(call, x, out)
+            source: Any = x
+            target: Any = None
             if not call.gives:
-                target = None
+                pass
             elif out is None:
                 target = empty(call.shape, call.dtype)
+            elif out is x and call.in_place and flags.writeable:
+                target = x
             else:
-                x, target = self._with_out(call, x, out)
-            source, result = x, target
+                source, target = self._with_out(call, x, out)
+            result = target
             if call.as_bits:
-                source = x.view(uint16)
+                source = source.view(uint16)
                 target = None if target is None else target.view(uint16)
             limit = self._timeout_s if timeout_s is None else _checked(timeout_s, call.kind.name)
             if async_op:
@@ -87,6 +90,12 @@ class Runner:
     def _prepare(self, key: tuple[Any, ...], timeout_s: float | None) -> Call:
         self.planning.timeout_s = self._timeout_s if timeout_s is None else _checked(timeout_s, key[0].name)
         return self.table.prepare(Key(*key))
+
+    def _contiguous(self, call: Call, x: Array, out: object) -> Array:
+        """A copy of a strided input; in place there is none."""
+        if out is x:
+            check_result(x, x.shape, x.dtype, call.kind.name)
+        return ascontiguousarray(x)
 
     def _with_out(self, call: Call, x: Array, out: object) -> tuple[Array, Array]:
         """The caller's output, checked, and the input, copied where working in place would spoil it."""

@@ -11,7 +11,7 @@ from pycomm.communicator import Communicator
 from pycomm.deadline import Deadline
 from pycomm.errors import TimedOut, ranks_text
 from pycomm.settings import Settings
-from pycomm.topo.topology import Topology
+from pycomm.topo import Topology
 from pycomm.world import World
 
 Result = TypeVar("Result")

@@ -13,8 +13,7 @@ from pycomm._C import Fabric
 from pycomm.deadline import Deadline
 from pycomm.machine import usable_cpus
 from pycomm.settings import Settings
-from pycomm.topo.profile import Profile
-from pycomm.topo.topology import Topology
+from pycomm.topo import Profile, Topology
 
 
 class Closing(Protocol):

@@ -18,21 +18,20 @@ def star(program: pycomm.Program, group: pycomm.Group, data: pycomm.Span) -> Non
         program.recv(centre, data)
 
 
-def forgetful(program: pycomm.Program, group: pycomm.Group, data: pycomm.Span) -> None:
-    """As above, but the first rank overwrites where it should add."""
+def hasty(program: pycomm.Program, group: pycomm.Group, data: pycomm.Span) -> None:
+    """As above, but the others do not wait for the result."""
     for peer in group.ranks[1:]:
         if group.index == 0:
-            program.recv(peer, data)
+            program.recv_reduce(peer, data)
             program.send(peer, data)
     if group.index:
         program.send(group.at(0), data)
-        program.recv(group.at(0), data)
 
 
 with pycomm.init() as comm:
     comm.install("star", "all_reduce", star)  # every rank's program is proved first
     print(comm.all_reduce(np.ones(3), algorithm="star"))
     try:
-        comm.install("forgetful", "all_reduce", forgetful)
+        comm.install("hasty", "all_reduce", hasty)
     except pycomm.ProgramError as error:
         print(f"refused: {error}")

@@ -16,7 +16,7 @@ from pycomm import _C, settings
 from pycomm.machine import interfaces, usable_cpus
 from pycomm.namesake import namesake
 
-HELP = "Prints the build, what the machine offers, what is optional and missing, and every setting with its source."
+HELP = "Prints the build, the machine, what is optional and missing, and every setting with its source."
 
 OPTIONAL = {
     "ml_dtypes": "bfloat16 in NumPy",
