@@ -59,12 +59,18 @@ struct Product {
   }
 };
 
-// The inner choice is b if either is NaN.
+// Min and max give the same bits whichever operand comes first, for ranks add up in unlike orders: of two zeros min
+// takes the negative one and max the positive one, as sums of them do; a sum is also what makes a NaN of a NaN.
 struct Min {
   static constexpr bool kRounds = false;
   template <class T>
   static T apply(T a, T b) {
-    return a != a ? a : (a < b ? a : b);
+    if constexpr (std::is_integral_v<T>) {
+      return a < b ? a : b;
+    } else {
+      const T tie = -(-a + -b);
+      return a < b ? a : (b < a ? b : (a == b ? (a != T{} ? a : tie) : tie));
+    }
   }
 };
 
@@ -72,7 +78,12 @@ struct Max {
   static constexpr bool kRounds = false;
   template <class T>
   static T apply(T a, T b) {
-    return a != a ? a : (a > b ? a : b);
+    if constexpr (std::is_integral_v<T>) {
+      return a > b ? a : b;
+    } else {
+      const T tie = a + b;
+      return a > b ? a : (b > a ? b : (a == b ? (a != T{} ? a : tie) : tie));
+    }
   }
 };
 

@@ -2,7 +2,8 @@
 //
 // Every instruction set gives the same bits, but for the payload of a NaN:
 // - integer sums and products wrap;
-// - min and max of a NaN and anything are NaN; -0 and +0 are equal to them, and of equals they take `b`;
+// - no reduction depends on which operand comes first, but for the payload of a NaN;
+// - min and max of a NaN and anything are NaN; -0 is less than +0 to them;
 // - 16-bit floats are computed with in float32 and rounded to nearest even where stored; a NaN stays one.
 #pragma once
 

@@ -115,8 +115,12 @@ T combine(Reduction reduction, T a, T b) {
     case Reduction::kProduct:
       return static_cast<T>(static_cast<Wide>(a) * static_cast<Wide>(b));
     case Reduction::kMin:
+      if constexpr (std::is_floating_point_v<T>)
+        if (a == b) return std::signbit(a) ? a : b;  // of -0 and +0 the negative one
       return a < b ? a : b;
     case Reduction::kMax:
+      if constexpr (std::is_floating_point_v<T>)
+        if (a == b) return std::signbit(a) ? b : a;
       return a > b ? a : b;
   }
   return T();
