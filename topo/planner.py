@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
 from itertools import product
-from typing import Literal, get_args
 
 from pycomm.topo.candidate import SENDS, Candidate, Pricer, Survey, unlike
 from pycomm.topo.leaves import LEAVES
@@ -23,8 +22,7 @@ from pycomm.topo.request import Algorithm, Request, algorithm_key, request
 from pycomm.topo.topology import Topology
 from pycomm.topo.traffic import Traffic
 
-Policy = Literal["rail_first", "cheapest", "strict"]
-POLICIES: tuple[Policy, ...] = get_args(Policy)
+POLICIES = ("rail_first", "cheapest", "strict")
 CHANNELS = (1, 2, 4, 8)
 LEAST_CHANNEL_BYTES = 64 * 1024  # of a channel: in smaller ones messages cost more than overlap gives
 HIERARCHICAL = "hierarchical"
@@ -39,7 +37,7 @@ class Planner:
     """Plans the collectives of one group. Plans are kept, so that the same request gives the same object."""
 
     def __init__(
-        self, topology: Topology, profile: Profile | None = None, policy: Policy = "rail_first"
+        self, topology: Topology, profile: Profile | None = None, policy: str = "rail_first"
     ) -> None:
         """Plan over a topology with the costs of a profile.
 
