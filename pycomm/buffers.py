@@ -4,6 +4,7 @@ refused by name.
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -81,8 +82,7 @@ def check_result(array: Array, shape: tuple[int, ...], dtype: np.dtype[Any], wha
     """
     if array.dtype != dtype:
         raise InvalidArgument(f"{what}: out has dtype {array.dtype}, the result {dtype}")
-    size = int(np.prod(shape, dtype=np.int64))
-    if array.shape not in (shape, (size,)):
+    if array.shape not in (shape, (prod(shape),)):
         raise InvalidArgument(f"{what}: out has shape {array.shape}, the result {shape}")
     if not array.flags.writeable:
         raise InvalidArgument(f"{what}: out is read-only: pass an array of your own, or leave out= away")

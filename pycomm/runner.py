@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from os import getpid
 from typing import Any
 
-from numpy import ascontiguousarray, empty, uint16
+from numpy import ascontiguousarray, empty, may_share_memory, ndarray, uint16
 
 from pycomm import _C
 from pycomm.buffers import Array, as_array, check_result, offset_of
@@ -99,6 +99,10 @@ class Runner:
 
     def _with_out(self, call: Call, x: Array, out: object) -> tuple[Array, Array]:
         """The caller's output, checked, and the input, copied where working in place would spoil it."""
+        if type(out) is ndarray and out.dtype == call.dtype and out.shape == call.shape:
+            flags = out.flags
+            if flags.c_contiguous and flags.writeable and not may_share_memory(x, out):
+                return x, out
         what = call.kind.name
         target = as_array(out, None if hasattr(out, "dtype") else call.dtype, f"{what}: out")
         check_result(target, call.shape, call.dtype, what)
