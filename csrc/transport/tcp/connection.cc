@@ -9,7 +9,7 @@
 namespace pycomm::tcp {
 namespace {
 
-constexpr std::size_t kSlice = 64 << 10;  // payload of one frame; what is copied of one is at most this
+constexpr std::size_t kSlice = kMaxFrame;  // of 32 to 256 KiB the largest takes the least time on the CPU
 constexpr std::size_t kPendingLimit = 64 << 10;  // small frames are copied until so much is pending
 constexpr std::size_t kLeft = 16 << 10;          // a payload at least so large is left for a direct read
 constexpr int kSteps = 64;                       // of reading, in one call
@@ -102,7 +102,8 @@ bool Connection::flush() { return outbox_.flush(); }
 
 bool Connection::wants_write() const {
   const Lock lock(*this);
-  return lost_.empty() && (wants_write_ || full_ || outbox_.pending() != 0);
+  if (!goodbye_) told_write_ = lost_.empty() && (wants_write_ || full_ || outbox_.pending() != 0);
+  return told_write_;
 }
 
 // -- Receiving.
@@ -252,7 +253,8 @@ void Connection::nonsense_came(const std::string& what) { lose("sent nonsense, p
 void Connection::lose(const std::string& why) {
   lost_ = why;
   left_ = 0;
-  socket_.retire();
+  // Nobody hears of a goodbye from `poll`, so nobody takes the descriptor out of what ends a sleep.
+  goodbye_ ? socket_.retire() : socket_.hang_up();
 }
 
 // Closing a socket with unread input would discard what is still on its way out, so input is read and dropped

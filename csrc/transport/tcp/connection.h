@@ -111,6 +111,8 @@ class Connection final : public Endpoint {
   const TcpLane* refused_ = nullptr;  // another that found the socket full since
   bool full_ = false;                 // a lane found the socket full since the last poll
   bool wants_write_ = false;
+  mutable bool told_write_ =
+      false;  // the last answer of wants_write; it stays when the descriptor is retired
 
   std::string lost_;      // why; empty while the peer lives
   bool goodbye_ = false;  // it left in good order

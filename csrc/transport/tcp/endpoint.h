@@ -9,8 +9,11 @@
 namespace pycomm {
 
 struct TcpOptions {
-  // A connection on which sent bytes stay unacknowledged for so long is lost (TCP_USER_TIMEOUT).
-  std::chrono::milliseconds user_timeout{60'000};
+  // A connection is lost when sent bytes stay unacknowledged for so long, and also when the peer's machine
+  // answers but its socket stays full for so long. Generous therefore: a peer that is stopped, or drives none
+  // of its endpoints for a while, must not be lost; deadlines of calls notice a dead network sooner
+  // (TCP_USER_TIMEOUT).
+  std::chrono::milliseconds user_timeout{120'000};
   // An idle connection is probed so often (TCP_KEEPIDLE, TCP_KEEPINTVL).
   std::chrono::seconds keepalive{10};
   // Bytes that may wait in the socket, not yet on the wire; small, so that acknowledgements do not queue
@@ -21,7 +24,7 @@ struct TcpOptions {
 };
 
 // Over a connected and authenticated stream socket: IPv4, IPv6 or one of a socketpair. Takes the descriptor,
-// also when it throws: std::system_error if it is not a stream socket. `peer` is the rank at the other end.
+// also when it throws: std::system_error if it is no stream socket. `peer` is the rank at the other end.
 // Two threads may drive it, if each keeps to the lanes of its own communicators.
 std::unique_ptr<Endpoint> make_tcp_endpoint(int peer, int socket_fd, const TcpOptions& options = {});
 

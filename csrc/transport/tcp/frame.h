@@ -27,9 +27,9 @@ enum class FrameKind : std::uint16_t {
   kGoodbye = 5,  // the last frame: the sender closes in good order
 };
 
-// Little endian, no padding. A lane counts its bytes from 1 to 2^64: `acknowledged` is the sum of what its
-// sender of old was charged (bytes, and kMessageCharge for each message) and its receiver has taken.
-// `acknowledged` and `offset` are also where a broken link would be resumed.
+// Little endian, no padding. Credit is counted from the lane's beginning, in bytes and kMessageCharge for
+// each message: the sender's charges less the `acknowledged` it has last heard of never exceed kWindow.
+// `offset` and `acknowledged` are also what a broken link would be resumed from.
 struct FrameHeader {
   std::uint32_t magic = kMagic;
   std::uint16_t version = kVersion;

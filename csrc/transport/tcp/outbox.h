@@ -21,7 +21,7 @@ struct Frame {
 // that accepted it: what the socket did not take of an accepted frame is copied here.
 class Outbox {
  public:
-  static constexpr std::size_t kFrames = 16;  // in one system call, at most
+  static constexpr std::size_t kFrames = kWindow / kMaxFrame;  // in one system call, at most
 
   explicit Outbox(Socket& socket) : socket_(socket) {}
 

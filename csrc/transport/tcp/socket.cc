@@ -112,9 +112,13 @@ int Socket::unacknowledged() const {
   return internet_ && ioctl(fd_, SIOCOUTQ, &bytes) == 0 ? bytes : 0;
 }
 
-void Socket::retire() {
+void Socket::hang_up() {
   ended_ = true;
   shutdown(fd_, SHUT_RDWR);
+}
+
+void Socket::retire() {
+  hang_up();
   const int silent = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (silent < 0) return;
   dup3(silent, fd_, O_CLOEXEC);
