@@ -1,5 +1,5 @@
-// The leaf algorithms: one file a shape (ring, halving, tree, direct). Pure functions from a group and its data to
-// steps; no bytes, transports, dtypes or synchronisation. `g` is seen from the program's own rank.
+// The leaf algorithms: one file a shape (ring, halving, tree, direct). Pure functions from a group and its
+// data to steps; no bytes, transports, dtypes or synchronisation. `g` is seen from the program's own rank.
 #pragma once
 
 #include <string>

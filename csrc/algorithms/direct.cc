@@ -20,10 +20,10 @@ void direct_all_gather(Program& p, const Group& g, const Shares& data) {
   }
 }
 
-// One shot: (n-1) M bytes, and the latency of one step. Everyone adds up in rank order, so that all get the same
-// bits: ((x0 + x1) + x2) + … ; a rank's own value joins at its place, on the left or the right, which is the same sum.
-// Nothing is added to `data` before it was sent to everyone, hence the scratch: two ranks that each reduced into what
-// they are still sending would wait for each other.
+// One shot: (n-1) M bytes, and the latency of one step. Everyone adds up in rank order, so that all get the
+// same bits: ((x0 + x1) + x2) + … ; a rank's own value joins at its place, on the left or the right, which is
+// the same sum. Nothing is added to `data` before it was sent to everyone, hence the scratch: two ranks that
+// each reduced into what they are still sending would wait for each other.
 void direct_all_reduce(Program& p, const Group& g, const Span& data) {
   const int n = g.size(), me = g.index();
   if (n == 1) return;
@@ -52,8 +52,8 @@ void direct_reduce(Program& p, const Group& g, int root, const Span& data) {
   for (int k = 1; k < g.size(); ++k) p.recv_reduce(g.peer(+k), data);
 }
 
-// Pairs: in round k the ranks whose positions add up to k (mod n) exchange. n rounds, in one or two of which a rank is
-// its own partner and idle; (n-1)/n M bytes.
+// Pairs: in round k the ranks whose positions add up to k (mod n) exchange. n rounds, in one or two of which
+// a rank is its own partner and idle; (n-1)/n M bytes.
 void direct_all_to_all(Program& p, const Group& g, const Shares& outgoing, const Shares& incoming) {
   for (int k = 0; k < g.size(); ++k) {
     const int partner = g.wrap(k - g.index());

@@ -1,6 +1,6 @@
-// Recursive halving and doubling: partners at distances n/2, n/4 … 1. A leaf for powers of two; all_reduce folds the
-// ranks beyond one. R. Thakur, R. Rabenseifner, W. Gropp, "Optimization of Collective Communication Operations in
-// MPICH", IJHPCA 19 (2005).
+// Recursive halving and doubling: partners at distances n/2, n/4 … 1. A leaf for powers of two; all_reduce
+// folds the ranks beyond one. R. Thakur, R. Rabenseifner, W. Gropp, "Optimization of Collective Communication
+// Operations in MPICH", IJHPCA 19 (2005).
 #include <bit>
 #include <stdexcept>
 #include <string>
@@ -42,7 +42,8 @@ void doubling_all_gather(Program& p, const Group& g, const Shares& data) {
   }
 }
 
-// 2 log2 n steps, 2(n-1)/n M bytes; where n is no power of two, two steps and up to 2M bytes more for the folding.
+// 2 log2 n steps, 2(n-1)/n M bytes; where n is no power of two, two steps and up to 2M bytes more for the
+// folding.
 void halving_all_reduce(Program& p, const Group& g, const Span& data) {
   const int core = static_cast<int>(std::bit_floor(static_cast<unsigned>(g.size())));
   const int partner = g.index() < core ? g.index() + core : g.index() - core;

@@ -10,7 +10,8 @@ namespace {
 Shares shares_of(const Hierarchy& h, int level, const Group& g, const Span& data) {
   std::vector<Span> spans;
   const int owners = static_cast<int>(h.owners(level, g.at(0)).size());
-  for (int rank : g.ranks()) spans.push_back(h.owns(level, rank) ? data.part(h.slot(level, rank), owners) : Span());
+  for (int rank : g.ranks())
+    spans.push_back(h.owns(level, rank) ? data.part(h.slot(level, rank), owners) : Span());
   return Shares(std::move(spans), g.index());
 }
 
@@ -29,10 +30,12 @@ Span join(const std::vector<int>& blocks, const Unit& unit) {
 }
 
 // For each owner the blocks of its slot.
-Shares shares_of(const Hierarchy& h, int level, const Group& g, const std::vector<int>& blocks, const Unit& unit) {
+Shares shares_of(const Hierarchy& h, int level, const Group& g, const std::vector<int>& blocks,
+                 const Unit& unit) {
   std::vector<Span> spans;
   for (int rank : g.ranks())
-    spans.push_back(h.owns(level, rank) ? join(blocks_of_slot(h, level, h.slot(level, rank), blocks), unit) : Span());
+    spans.push_back(h.owns(level, rank) ? join(blocks_of_slot(h, level, h.slot(level, rank), blocks), unit)
+                                        : Span());
   return Shares(std::move(spans), g.index());
 }
 
@@ -44,13 +47,15 @@ std::vector<int> blocks_behind(const Hierarchy& h, int level, int member, const 
   return chosen;
 }
 
-// A member that owns no share, its owner, and the blocks that pass between them: relayed, and said so by explain().
+// A member that owns no share, its owner, and the blocks that pass between them: relayed, and said so by
+// explain().
 template <typename Visit>
 void each_relay(const Hierarchy& h, int level, const Group& g, const std::vector<int>& blocks, Visit visit) {
   for (int member : g.ranks()) {
     if (h.owns(level, member)) continue;
     const int owner = h.owners(level, member)[static_cast<std::size_t>(h.slot(level, member))];
-    if (const auto behind = blocks_behind(h, level, member, blocks); !behind.empty()) visit(member, owner, behind);
+    if (const auto behind = blocks_behind(h, level, member, blocks); !behind.empty())
+      visit(member, owner, behind);
   }
 }
 
@@ -112,11 +117,13 @@ void hierarchical_broadcast(Program& p, const Hierarchy& h, int level, int root,
   } else if (at_root && h.owns(level, me)) {
     p.recv(root, shares.mine());
   }
-  if (h.owns(level, me)) hierarchical_broadcast(p, h, level + 1, counterpart(h, level, root, me), shares.mine());
+  if (h.owns(level, me))
+    hierarchical_broadcast(p, h, level + 1, counterpart(h, level, root, me), shares.mine());
   need(shape, shape.all_gather, "all_gather")(p, g, shares);
 }
 
-// The mirror image: reduce-scatter in every group, reduce each share along the next level, gather at the root.
+// The mirror image: reduce-scatter in every group, reduce each share along the next level, gather at the
+// root.
 void hierarchical_reduce(Program& p, const Hierarchy& h, int level, int root, const Span& data) {
   const int me = p.rank();
   const Group g = h.group(level, me);
@@ -145,7 +152,8 @@ void hierarchical_reduce(Program& p, const Hierarchy& h, int level, int root, co
   }
 }
 
-// Each owner takes the blocks of its slot onward; what comes back for members that own no share is relayed to them.
+// Each owner takes the blocks of its slot onward; what comes back for members that own no share is relayed to
+// them.
 void hierarchical_reduce_scatter(Program& p, const Hierarchy& h, int level, const std::vector<int>& blocks,
                                  const Unit& unit) {
   const int me = p.rank();

@@ -26,9 +26,10 @@ struct Move {
   int stage, here, there, from, to;
 };
 
-// The way of every block, by stage: up through the levels towards the rail of its receiver, then down to those that
-// own no share. Order is by (stage, from, to).
+// The way of every block, by stage: up through the levels towards the rail of its receiver, then down to
+// those that own no share. Order is by (stage, from, to).
 std::vector<Move> all_to_all_moves(const Hierarchy& h);
-void hierarchical_all_to_all(Program& p, const Hierarchy& h, const std::vector<Move>& moves, int chunks, int chunk);
+void hierarchical_all_to_all(Program& p, const Hierarchy& h, const std::vector<Move>& moves, int chunks,
+                             int chunk);
 
 }  // namespace pycomm

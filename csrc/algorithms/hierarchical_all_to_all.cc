@@ -8,8 +8,8 @@
 namespace pycomm {
 namespace {
 
-// The hops of the block from `from` to `to`. Stages 0 … depth-1 are exchanges at each level; then come the relays down,
-// from the outer levels to the inner ones.
+// The hops of the block from `from` to `to`. Stages 0 … depth-1 are exchanges at each level; then come the
+// relays down, from the outer levels to the inner ones.
 void route(const Hierarchy& h, int from, int to, std::vector<Move>& moves) {
   const auto hop = [&](int stage, int& here, int there) {
     if (here != there) moves.push_back({stage, here, there, from, to});
@@ -38,11 +38,13 @@ std::vector<Move> all_to_all_moves(const Hierarchy& h) {
   std::vector<Move> moves;
   for (int from = 0; from < h.world_size(); ++from)
     for (int to = 0; to < h.world_size(); ++to) route(h, from, to, moves);
-  std::stable_sort(moves.begin(), moves.end(), [](const Move& a, const Move& b) { return a.stage < b.stage; });
+  std::stable_sort(moves.begin(), moves.end(),
+                   [](const Move& a, const Move& b) { return a.stage < b.stage; });
   return moves;
 }
 
-void hierarchical_all_to_all(Program& p, const Hierarchy& h, const std::vector<Move>& moves, int chunks, int chunk) {
+void hierarchical_all_to_all(Program& p, const Hierarchy& h, const std::vector<Move>& moves, int chunks,
+                             int chunk) {
   const int me = p.rank();
   std::map<int, Stage> stages;
   for (const Move& move : moves) {
@@ -68,7 +70,8 @@ void hierarchical_all_to_all(Program& p, const Hierarchy& h, const std::vector<M
         for (const Item& item : found->second) span.append(chunk_of(item));
       return span;
     };
-    for (int peer : g.ranks()) outgoing.push_back(gather(traffic.sent, peer, [&](const Item& i) { return where[i]; }));
+    for (int peer : g.ranks())
+      outgoing.push_back(gather(traffic.sent, peer, [&](const Item& i) { return where[i]; }));
     for (int peer : g.ranks()) incoming.push_back(gather(traffic.received, peer, land));
     const Shape& shape = h.shape(level);
     need(shape, shape.all_to_all, "all_to_all")(p, g, Shares(std::move(outgoing), g.index()),

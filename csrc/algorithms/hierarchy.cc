@@ -29,17 +29,19 @@ void Hierarchy::seat(int level) {
     for (std::size_t i = 0; i < groups[g].size(); ++i, ++seated) {
       const int rank = groups[g][i];
       if (rank < 0 || rank >= world_size_)
-        throw std::invalid_argument(where + std::to_string(rank) + " is not in 0.." + std::to_string(world_size_ - 1));
+        throw std::invalid_argument(where + std::to_string(rank) + " is not in 0.." +
+                                    std::to_string(world_size_ - 1));
       if (seats.group[static_cast<std::size_t>(rank)] >= 0)
         throw std::invalid_argument(where + std::to_string(rank) + " is in two groups");
       if (level > 0 && !takes_part(level - 1, rank))
-        throw std::invalid_argument(where + std::to_string(rank) + " is not at level " + std::to_string(level - 1));
+        throw std::invalid_argument(where + std::to_string(rank) + " is not at level " +
+                                    std::to_string(level - 1));
       seats.group[static_cast<std::size_t>(rank)] = static_cast<int>(g);
       seats.position[static_cast<std::size_t>(rank)] = static_cast<int>(i);
     }
   if (level == 0 && seated != world_size_)
-    throw std::invalid_argument("level 0 holds " + std::to_string(seated) + " of " + std::to_string(world_size_) +
-                                " ranks; it must hold each once");
+    throw std::invalid_argument("level 0 holds " + std::to_string(seated) + " of " +
+                                std::to_string(world_size_) + " ranks; it must hold each once");
 }
 
 void Hierarchy::assign_slots(int level) {
@@ -52,8 +54,9 @@ void Hierarchy::assign_slots(int level) {
         owners.push_back(rank);
       }
     if (owners.empty())
-      throw std::invalid_argument("level " + std::to_string(level) + ": no rank of the group that begins with rank " +
-                                  std::to_string(group.empty() ? -1 : group[0]) + " goes on to the next level");
+      throw std::invalid_argument(
+          "level " + std::to_string(level) + ": no rank of the group that begins with rank " +
+          std::to_string(group.empty() ? -1 : group[0]) + " goes on to the next level");
     int turn = 0;
     for (int rank : group)
       if (!owns(level, rank))

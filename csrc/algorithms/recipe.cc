@@ -9,7 +9,8 @@
 namespace pycomm {
 namespace {
 
-// Chunks that one channel's part of an in-place block is cut into, so that every share of every level is whole chunks.
+// Chunks that one channel's part of an in-place block is cut into, so that every share of every level is
+// whole chunks.
 int chunks_per_channel(const Hierarchy& h) {
   int chunks = 1;
   for (int level = 0; level < h.depth(); ++level)
@@ -63,12 +64,18 @@ class Expander {
     std::vector<int> blocks(static_cast<std::size_t>(goal.world_size));
     std::iota(blocks.begin(), blocks.end(), 0);
     switch (goal.collective) {
-      case Collective::kAllReduce: return hierarchical_all_reduce(p, hierarchy_, 0, data);
-      case Collective::kBroadcast: return hierarchical_broadcast(p, hierarchy_, 0, goal.root, data);
-      case Collective::kReduce: return hierarchical_reduce(p, hierarchy_, 0, goal.root, data);
-      case Collective::kReduceScatter: return hierarchical_reduce_scatter(p, hierarchy_, 0, blocks, unit);
-      case Collective::kAllGather: return hierarchical_all_gather(p, hierarchy_, 0, blocks, unit);
-      case Collective::kAllToAll: return hierarchical_all_to_all(p, hierarchy_, moves_, chunks, channel);
+      case Collective::kAllReduce:
+        return hierarchical_all_reduce(p, hierarchy_, 0, data);
+      case Collective::kBroadcast:
+        return hierarchical_broadcast(p, hierarchy_, 0, goal.root, data);
+      case Collective::kReduce:
+        return hierarchical_reduce(p, hierarchy_, 0, goal.root, data);
+      case Collective::kReduceScatter:
+        return hierarchical_reduce_scatter(p, hierarchy_, 0, blocks, unit);
+      case Collective::kAllGather:
+        return hierarchical_all_gather(p, hierarchy_, 0, blocks, unit);
+      case Collective::kAllToAll:
+        return hierarchical_all_to_all(p, hierarchy_, moves_, chunks, channel);
     }
   }
 

@@ -9,9 +9,9 @@
 
 namespace pycomm {
 
-// One level: a partition of the ranks that take part in it, and the algorithm used inside each group. Level 0 holds
-// every rank of the collective. A rank that appears at level l + 1 owns shares at level l; the j-th owner of each group
-// is in the same group of level l + 1. Rail-first is two levels: nodes, then rail groups.
+// One level: a partition of the ranks that take part in it, and the algorithm used inside each group. Level 0
+// holds every rank of the collective. A rank that appears at level l + 1 owns shares at level l; the j-th
+// owner of each group is in the same group of level l + 1. Rail-first is two levels: nodes, then rail groups.
 struct Level {
   std::vector<std::vector<int>> groups;
   std::string algorithm;  // "ring", "halving", "tree", "direct"
@@ -23,8 +23,10 @@ struct Recipe {
   int channels = 1;
 };
 
-// Every rank's program, placed, fused and marked. Throws std::invalid_argument for a recipe that cannot be followed
-// ("halving needs a power of two as a scatter leaf; the group has 6 ranks"), ProgramError for one that is wrong.
+// Every rank's program, placed, fused and marked. Throws std::invalid_argument for a recipe that cannot be
+// followed
+// ("halving needs a power of two as a scatter leaf; the group has 6 ranks"), ProgramError for one that is
+// wrong.
 std::vector<Program> build(const Recipe& recipe);
 
 // The same, before any pass: for one rank.

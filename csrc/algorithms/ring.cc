@@ -26,7 +26,8 @@ void ring_all_reduce(Program& p, const Group& g, const Span& data) {
   ring_all_gather(p, g, shares);
 }
 
-// A chain from the root round to its left neighbour: n-1 hops, streamed slice by slice; M bytes by all but the last.
+// A chain from the root round to its left neighbour: n-1 hops, streamed slice by slice; M bytes by all but
+// the last.
 void ring_broadcast(Program& p, const Group& g, int root, const Span& data) {
   const int place = g.wrap(g.index() - root);
   if (place > 0) p.recv(g.peer(-1), data);

@@ -6,7 +6,8 @@ namespace pycomm {
 namespace {
 
 constexpr Shape kShapes[] = {
-    {"ring", ring_reduce_scatter, ring_all_gather, ring_all_reduce, ring_broadcast, ring_reduce, ring_all_to_all},
+    {"ring", ring_reduce_scatter, ring_all_gather, ring_all_reduce, ring_broadcast, ring_reduce,
+     ring_all_to_all},
     {"halving", halving_reduce_scatter, doubling_all_gather, halving_all_reduce, nullptr, nullptr, nullptr},
     {"tree", nullptr, nullptr, tree_all_reduce, tree_broadcast, tree_reduce, nullptr},
     {"direct", direct_reduce_scatter, direct_all_gather, direct_all_reduce, direct_broadcast, direct_reduce,

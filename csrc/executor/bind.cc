@@ -32,7 +32,8 @@ Bound::Bound(Program program, const Goal& goal, const Binding& binding)
   for (Buffer buffer : {Buffer::kIn, Buffer::kOut, Buffer::kTmp})
     blocks = std::max<std::int64_t>(blocks, program_.layout(buffer).blocks);
   if (binding_.count > std::numeric_limits<std::int64_t>::max() / 16 / static_cast<std::uint64_t>(blocks))
-    throw std::invalid_argument("a count of " + std::to_string(binding_.count) + " elements is more than memory");
+    throw std::invalid_argument("a count of " + std::to_string(binding_.count) +
+                                " elements is more than memory");
   channels_.reserve(program_.channels().size());
   for (const auto& steps : program_.channels()) {
     auto& bound = channels_.emplace_back();
@@ -49,7 +50,8 @@ void Bound::find_links() {
       for (int peer : {step.peer, step.to[0], step.to[1]}) {
         if (peer < 0) continue;
         if (peer >= program_.world_size() || peer == program_.rank())
-          throw ProgramError("rank " + std::to_string(program_.rank()) + " has no peer " + std::to_string(peer));
+          throw ProgramError("rank " + std::to_string(program_.rank()) + " has no peer " +
+                             std::to_string(peer));
         links_.emplace_back(static_cast<int>(c), peer);
       }
   std::sort(links_.begin(), links_.end());
@@ -81,7 +83,8 @@ Operand Bound::place(const Span& span, Form form) {
     if (chunk.buffer == Buffer::kData) throw ProgramError("a program must be lowered before it is bound");
     const Layout& layout = program_.layout(chunk.buffer);
     if (chunk.index < 0 || chunk.index >= layout.size())
-      throw ProgramError("rank " + std::to_string(program_.rank()) + ": " + span.text() + " is outside of the layout");
+      throw ProgramError("rank " + std::to_string(program_.rank()) + ": " + span.text() +
+                         " is outside of the layout");
     const auto chunks = static_cast<std::uint64_t>(layout.chunks);
     const std::uint64_t block = static_cast<std::uint64_t>(chunk.index) / chunks * binding_.count;
     const std::uint64_t index = static_cast<std::uint64_t>(chunk.index) % chunks;
@@ -137,7 +140,8 @@ std::uint64_t Bound::input_bytes() const {
 }
 
 std::uint64_t Bound::output_bytes() const {
-  return static_cast<std::uint64_t>(goal_.out_blocks(program_.rank())) * binding_.count * size_of(binding_.dtype);
+  return static_cast<std::uint64_t>(goal_.out_blocks(program_.rank())) * binding_.count *
+         size_of(binding_.dtype);
 }
 
 }  // namespace pycomm

@@ -1,4 +1,5 @@
-// Binding gives a program its count, dtype and reduction. What comes out is what the executor runs, again and again.
+// Binding gives a program its count, dtype and reduction. What comes out is what the executor runs, again and
+// again.
 #pragma once
 
 #include <array>
@@ -12,8 +13,8 @@
 
 namespace pycomm {
 
-// The memory that a call works on. The partial areas shadow `out` and `tmp` where incomplete sums are kept in a wider
-// type than the caller's.
+// The memory that a call works on. The partial areas shadow `out` and `tmp` where incomplete sums are kept in
+// a wider type than the caller's.
 enum class Area : std::uint8_t { kIn, kOut, kTmp, kOutPartial, kTmpPartial };
 inline constexpr int kAreas = 5;
 
@@ -33,12 +34,12 @@ struct Operand {
 
 struct BoundStep {
   Op op = Op::kCopy;
-  bool divides = false;                // avg: the sum is complete here
-  std::int32_t peer = -1;              // rank in the communicator
+  bool divides = false;    // avg: the sum is complete here
+  std::int32_t peer = -1;  // rank in the communicator
   std::array<std::int32_t, 2> to = {-1, -1};
-  std::int32_t after_send = -1;        // the last earlier step whose send must be released before this one writes
+  std::int32_t after_send = -1;  // the last earlier step whose send must be released before this one writes
   std::uint64_t elements = 0;
-  std::uint32_t wire_bytes = 0;        // of an element that comes from `peer` (or goes there, for kSend)
+  std::uint32_t wire_bytes = 0;  // of an element that comes from `peer` (or goes there, for kSend)
   Operand dst, src, addend;
   ReduceKernel kernel = nullptr;
   FinishKernel finish = nullptr;
@@ -89,8 +90,9 @@ class Bound {
   std::array<bool, kAreas> used_ = {};
 };
 
-// First element of chunk `chunk` of a block of `count` elements cut into `chunks`: floor(chunk * count / chunks), moved
-// down to a multiple of 64 bytes once each chunk has at least four such lines.
-std::uint64_t chunk_begin(std::uint64_t chunk, std::uint64_t chunks, std::uint64_t count, std::uint64_t element_bytes);
+// First element of chunk `chunk` of a block of `count` elements cut into `chunks`: floor(chunk * count /
+// chunks), moved down to a multiple of 64 bytes once each chunk has at least four such lines.
+std::uint64_t chunk_begin(std::uint64_t chunk, std::uint64_t chunks, std::uint64_t count,
+                          std::uint64_t element_bytes);
 
 }  // namespace pycomm

@@ -5,13 +5,13 @@
 namespace pycomm {
 namespace {
 
-constexpr std::size_t kQueuedSends = 16;     // a plain send waits when as many are on their way
-constexpr std::size_t kTileBytes = 8192;     // sums that are divided at once pass through a tile on the stack
+constexpr std::size_t kQueuedSends = 16;  // a plain send waits when as many are on their way
+constexpr std::size_t kTileBytes = 8192;  // sums that are divided at once pass through a tile on the stack
 
 }  // namespace
 
-void Channel::reset(const Bound& bound, std::size_t index, const Areas& areas, const std::vector<Lane*>& lanes,
-                    const Envelope& call, std::uint64_t slice_bytes) {
+void Channel::reset(const Bound& bound, std::size_t index, const Areas& areas,
+                    const std::vector<Lane*>& lanes, const Envelope& call, std::uint64_t slice_bytes) {
   bound_ = &bound;
   areas_ = &areas;
   steps_ = &bound.channels()[index];
@@ -35,17 +35,23 @@ bool Channel::run_step() {
   if (!started_ && !start(step)) return false;
   if (!started_) return true;  // a plain send: queued, and done with
   switch (step.op) {
-    case Op::kRecv: return receive(step);
-    case Op::kRecvReduce: return receive_reduce(step);
-    case Op::kCopy: return copy();
-    case Op::kReduce: return reduce(step);
-    case Op::kSend: break;
+    case Op::kRecv:
+      return receive(step);
+    case Op::kRecvReduce:
+      return receive_reduce(step);
+    case Op::kCopy:
+      return copy();
+    case Op::kReduce:
+      return reduce(step);
+    case Op::kSend:
+      break;
   }
   return false;
 }
 
 bool Channel::may_write(const BoundStep& step) const {
-  return step.after_send < 0 || sends_.empty() || static_cast<std::int32_t>(sends_.front().step) > step.after_send;
+  return step.after_send < 0 || sends_.empty() ||
+         static_cast<std::int32_t>(sends_.front().step) > step.after_send;
 }
 
 // True when the step has begun: a plain send is then behind us, anything else is under way.
@@ -197,7 +203,8 @@ bool Channel::push(Send& send) {
     send.begun = moved = true;
   }
   while (send.pushed < ready && send.pushed - before < slice_bytes_) {
-    const std::size_t pushed = to.push(send.from.at(), std::min({send.from.run(), ready - send.pushed, slice_bytes_}));
+    const std::size_t pushed =
+        to.push(send.from.at(), std::min({send.from.run(), ready - send.pushed, slice_bytes_}));
     if (pushed == 0) break;
     send.from.advance(pushed);
     send.pushed += pushed;

@@ -1,5 +1,5 @@
-// One channel of a running program: a cursor over its steps, and the sends that it started and that are still on
-// their way. Steps start in order; see docs/architecture.md for the semantics, which the verifier shares.
+// One channel of a running program: a cursor over its steps, and the sends that it started and that are still
+// on their way. Steps start in order; see docs/architecture.md for the semantics, which the verifier shares.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace pycomm {
 
 // A peer's message does not fit this rank's request: found before any of its bytes are used.
 struct UnlikeMessage {
-  int peer;         // rank in the communicator
+  int peer;  // rank in the communicator
   Envelope wanted;
   Envelope found;
 };
@@ -29,7 +29,9 @@ class Channel {
   bool done() const { return step_ == steps_->size() && sends_.empty(); }
   // The peer that the channel waits for, or -1; and the step it is at: for messages.
   int waits_for() const;
-  std::size_t step() const { return sends_.empty() ? step_ : std::min(step_, std::size_t{sends_.front().step}); }
+  std::size_t step() const {
+    return sends_.empty() ? step_ : std::min(step_, std::size_t{sends_.front().step});
+  }
 
  private:
   struct Send {
@@ -62,14 +64,14 @@ class Channel {
   const std::vector<Lane*>* lanes_ = nullptr;
   Envelope call_;
   std::uint64_t slice_bytes_ = 0;
-  std::uint64_t budget_ = 0;     // bytes that this advance may still move
+  std::uint64_t budget_ = 0;  // bytes that this advance may still move
 
   std::size_t step_ = 0;
-  bool started_ = false;         // the current step: its operands are set up, its message has been checked
-  std::uint64_t moved_ = 0;      // bytes of dst that the current step has written
-  std::uint64_t total_ = 0;      // bytes of dst that it will write
+  bool started_ = false;     // the current step: its operands are set up, its message has been checked
+  std::uint64_t moved_ = 0;  // bytes of dst that the current step has written
+  std::uint64_t total_ = 0;  // bytes of dst that it will write
   Cursor dst_, src_, addend_;
-  std::vector<Send> sends_;      // in order of their steps
+  std::vector<Send> sends_;  // in order of their steps
 };
 
 }  // namespace pycomm

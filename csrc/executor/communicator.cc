@@ -7,16 +7,17 @@
 namespace pycomm {
 namespace {
 
-// Marks a thread as the one inside a blocking call; a second one is refused, for the order of the two calls would be
-// left to chance, and so would be whether the ranks agree on it.
+// Marks a thread as the one inside a blocking call; a second one is refused, for the order of the two calls
+// would be left to chance, and so would be whether the ranks agree on it.
 class Inside {
  public:
   explicit Inside(std::atomic<std::thread::id>& caller) : caller_(caller) {
     std::thread::id nobody{};
     if (!caller_.compare_exchange_strong(nobody, std::this_thread::get_id()))
-      throw CallError(ErrorKind::kInvalid, -1,
-                      "another thread is inside a call on this communicator; give each thread a communicator of its "
-                      "own (comm.split)");
+      throw CallError(
+          ErrorKind::kInvalid, -1,
+          "another thread is inside a call on this communicator; give each thread a communicator of its "
+          "own (comm.split)");
   }
   ~Inside() { caller_.store(std::thread::id{}); }
   Inside(const Inside&) = delete;
@@ -29,23 +30,28 @@ class Inside {
 }  // namespace
 
 Communicator::Communicator(Members members, std::shared_ptr<Progress> progress, std::uint64_t slice_bytes)
-    : members_(std::move(members)), progress_(std::move(progress)), slice_bytes_(slice_bytes), watch_(members_) {}
+    : members_(std::move(members)),
+      progress_(std::move(progress)),
+      slice_bytes_(slice_bytes),
+      watch_(members_) {}
 
 Communicator::~Communicator() { close(); }
 
 void Communicator::check_usable() const {
   if (fork_guard_.in_child())
-    throw CallError(ErrorKind::kInvalid, -1,
-                    "this process was forked from the one that made the communicator; only that one can use it: call "
-                    "pycomm.init() in the child, or start it with the spawn method");
+    throw CallError(
+        ErrorKind::kInvalid, -1,
+        "this process was forked from the one that made the communicator; only that one can use it: call "
+        "pycomm.init() in the child, or start it with the spawn method");
   if (closed_)
     throw CallError(ErrorKind::kInvalid, -1, "the communicator is closed; make a new one with pycomm.init()");
   if (!broken_) return;
   try {
     std::rethrow_exception(broken_);
   } catch (const CallError& error) {
-    throw CallError(error.kind, error.culprit,
-                    std::string("the communicator failed in an earlier call and is of no more use: ") + error.what());
+    throw CallError(
+        error.kind, error.culprit,
+        std::string("the communicator failed in an earlier call and is of no more use: ") + error.what());
   }
 }
 
@@ -76,10 +82,10 @@ void Communicator::run(const Order& order, const Interrupted& interrupted) {
   if (!help(done, operation->call_.deadline, interrupted)) {
     const std::scoped_lock lock(baton_);
     if (!operation->done())
-      fail_all(std::make_exception_ptr(
-          CallError(ErrorKind::kTimedOut, -1,
-                    operation->call_.request.text(operation->call_.sequence) + " did not begin in time, behind " +
-                        std::to_string(queue_.size() - 1) + " earlier calls; wait for those first")));
+      fail_all(std::make_exception_ptr(CallError(
+          ErrorKind::kTimedOut, -1,
+          operation->call_.request.text(operation->call_.sequence) + " did not begin in time, behind " +
+              std::to_string(queue_.size() - 1) + " earlier calls; wait for those first")));
   }
   operation->check();
 }

@@ -61,12 +61,15 @@ class Communicator {
   void run(const Order& order, const Interrupted& interrupted);
   // Begins a call that the progress thread does. Throws CallError for a call that cannot begin.
   std::shared_ptr<Operation> start(const Order& order);
-  // Helps until the operation is done or the time is over; whether it is done. Throws what the operation failed with.
-  bool wait(Operation& operation, std::optional<std::chrono::nanoseconds> timeout, const Interrupted& interrupted);
+  // Helps until the operation is done or the time is over; whether it is done. Throws what the operation
+  // failed with.
+  bool wait(Operation& operation, std::optional<std::chrono::nanoseconds> timeout,
+            const Interrupted& interrupted);
   // Fails what is under way, and every later call. Gives back the lanes.
   void close();
 
-  // For the progress thread. Moves what can move; true if anything did. Does nothing while another thread drives.
+  // For the progress thread. Moves what can move; true if anything did. Does nothing while another thread
+  // drives.
   bool drive();
   // After a long wait: faults, deadlines.
   void look();
@@ -89,7 +92,7 @@ class Communicator {
   std::uint64_t slice_bytes_;
   ForkGuard fork_guard_;
 
-  std::mutex issue_;                       // the order of calls
+  std::mutex issue_;  // the order of calls
   std::uint64_t sequence_ = 0;
   std::atomic<std::thread::id> caller_{};  // the thread inside a blocking call, if any
   std::atomic<bool> closed_{false};
@@ -98,10 +101,10 @@ class Communicator {
   std::mutex baton_;
   std::deque<std::shared_ptr<Operation>> queue_;
   std::atomic<std::size_t> pending_{0};
-  Execution execution_;                              // of the operation at the front
-  std::vector<std::vector<Lane*>> lanes_;            // by channel and peer
+  Execution execution_;                    // of the operation at the front
+  std::vector<std::vector<Lane*>> lanes_;  // by channel and peer
   Watch watch_;
-  std::exception_ptr broken_;                        // set by the first failure; later calls fail with it
+  std::exception_ptr broken_;  // set by the first failure; later calls fail with it
 };
 
 }  // namespace pycomm

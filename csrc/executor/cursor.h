@@ -17,7 +17,10 @@ class Cursor {
  public:
   Cursor() = default;
   Cursor(const Bound& bound, const Operand& operand, const Areas& areas)
-      : bound_(&bound), areas_(&areas), extent_(operand.first_extent), end_(operand.first_extent + operand.extents),
+      : bound_(&bound),
+        areas_(&areas),
+        extent_(operand.first_extent),
+        end_(operand.first_extent + operand.extents),
         element_bytes_(operand.element_bytes) {}
 
   // Where the next byte is.

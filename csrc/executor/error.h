@@ -9,7 +9,7 @@ namespace pycomm {
 
 // The numbers travel between ranks in fault records: never change one.
 enum class ErrorKind : std::uint32_t {
-  kInvalid = 1,      // the caller's mistake; nothing was sent
+  kInvalid = 1,  // the caller's mistake; nothing was sent
   kTimedOut = 2,
   kPeerLost = 3,
   kMismatch = 4,

@@ -25,12 +25,12 @@ class Scratch {
 
 class Execution {
  public:
-  // `lanes[channel][peer]` holds at least what the program's links name. Input and output may be the same memory where
-  // the collective allows it in place. Everything outlives the run.
+  // `lanes[channel][peer]` holds at least what the program's links name. Input and output may be the same
+  // memory where the collective allows it in place. Everything outlives the run.
   void begin(const Bound& bound, const std::byte* input, std::byte* output,
              const std::vector<std::vector<Lane*>>& lanes, const Envelope& call, std::uint64_t slice_bytes);
-  // Moves what can move now, the lowest channel first, and begins with it again after each slice. True if anything
-  // moved. Throws UnlikeMessage and whatever lanes throw.
+  // Moves what can move now, the lowest channel first, and begins with it again after each slice. True if
+  // anything moved. Throws UnlikeMessage and whatever lanes throw.
   bool advance();
   bool done() const;
   // The lowest channel that is not done.

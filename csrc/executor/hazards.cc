@@ -1,13 +1,14 @@
 #include "executor/hazards.h"
 
-#include <cstdint>
 #include <algorithm>
+#include <cstdint>
 #include <unordered_map>
 
 namespace pycomm {
 namespace {
 
-// A number for the memory behind a chunk: equal for the input and output chunks that share it in a call in place.
+// A number for the memory behind a chunk: equal for the input and output chunks that share it in a call in
+// place.
 class Memory {
  public:
   Memory(const Program& program, const Goal& goal) : program_(program) {
@@ -29,7 +30,9 @@ class Memory {
   }
 
  private:
-  static std::int64_t key(Chunk chunk) { return (std::int64_t{static_cast<int>(chunk.buffer)} << 32) | chunk.index; }
+  static std::int64_t key(Chunk chunk) {
+    return (std::int64_t{static_cast<int>(chunk.buffer)} << 32) | chunk.index;
+  }
 
   const Program& program_;
   std::unordered_map<std::int32_t, std::int32_t> output_;  // block of data -> block of out

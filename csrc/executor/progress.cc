@@ -19,7 +19,8 @@ Progress::~Progress() {
 void Progress::add(Communicator& communicator) {
   {
     const std::scoped_lock lock(mutex_);
-    if (std::find(active_.begin(), active_.end(), &communicator) == active_.end()) active_.push_back(&communicator);
+    if (std::find(active_.begin(), active_.end(), &communicator) == active_.end())
+      active_.push_back(&communicator);
     if (!thread_.joinable()) thread_ = std::thread([this] { loop(); });
   }
   work_.notify_all();

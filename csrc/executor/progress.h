@@ -33,7 +33,7 @@ class Progress {
   void look_all();
 
   std::shared_ptr<Fabric> fabric_;
-  std::mutex mutex_;                    // of what follows; held while communicators are driven
+  std::mutex mutex_;  // of what follows; held while communicators are driven
   std::condition_variable work_;
   std::vector<Communicator*> active_;
   bool stopping_ = false;

@@ -5,7 +5,8 @@
 namespace pycomm {
 namespace {
 
-// The finaliser of MurmurHash3 (A. Appleby, public domain), which spreads every input bit over all output bits.
+// The finaliser of MurmurHash3 (A. Appleby, public domain), which spreads every input bit over all output
+// bits.
 std::uint64_t mix(std::uint64_t x) {
   x = (x ^ (x >> 33)) * 0xff51afd7ed558ccdULL;
   x = (x ^ (x >> 33)) * 0xc4ceb9fe1a85ec53ULL;
@@ -40,8 +41,9 @@ std::uint64_t Request::fingerprint() const {
 
 std::string Request::verb() const {
   if (collective == kBarrier) return "barrier";
-  return collective <= static_cast<std::uint8_t>(Collective::kAllToAll) ? name(static_cast<Collective>(collective))
-                                                                        : "unknown collective";
+  return collective <= static_cast<std::uint8_t>(Collective::kAllToAll)
+             ? name(static_cast<Collective>(collective))
+             : "unknown collective";
 }
 
 std::string Request::text(std::uint64_t sequence) const {

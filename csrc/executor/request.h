@@ -16,10 +16,10 @@ struct Request {
   std::uint8_t dtype = 0;       // Dtype
   std::uint8_t version = 1;
   std::int32_t root = 0;
-  std::uint64_t count = 0;      // elements of a block
-  std::uint64_t plan = 0;       // digest of the chosen plan, so that ranks that chose unlike ones find out
+  std::uint64_t count = 0;  // elements of a block
+  std::uint64_t plan = 0;   // digest of the chosen plan, so that ranks that chose unlike ones find out
   std::uint32_t communicator = 0;
-  std::uint32_t size = 0;       // of the communicator
+  std::uint32_t size = 0;  // of the communicator
 
   static constexpr std::uint8_t kBarrier = 255;
 

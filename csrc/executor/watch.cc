@@ -21,8 +21,8 @@ ArrivalLine& line_of(Segment& segment, std::uint32_t communicator) {
 }  // namespace
 
 void Watch::announce(const Call& call) {
-  pycomm::announce(line_of(members_.fabric->segment(), members_.communicator), call.sequence, call.fingerprint,
-                   call.request.pack());
+  pycomm::announce(line_of(members_.fabric->segment(), members_.communicator), call.sequence,
+                   call.fingerprint, call.request.pack());
 }
 
 void Watch::look(const Call& call, const Execution& execution) {
@@ -31,7 +31,8 @@ void Watch::look(const Call& call, const Execution& execution) {
   look_at_peers(call, execution);
   if (Clock::now() >= call.deadline) {
     const int member = execution.channel(execution.stuck_channel()).waits_for();
-    raise(call, ErrorKind::kTimedOut, member < 0 ? -1 : members_.job_rank(member), timed_out(call, execution));
+    raise(call, ErrorKind::kTimedOut, member < 0 ? -1 : members_.job_rank(member),
+          timed_out(call, execution));
   }
 }
 
@@ -69,7 +70,8 @@ void Watch::look_at_arrivals(const Call& call) {
     std::uint64_t sequence = 0;
     if (member == members_.rank) continue;
     const auto request = asked(member, &sequence);
-    if (request && sequence == call.sequence && request->fingerprint() != call.fingerprint) mismatch(call, member);
+    if (request && sequence == call.sequence && request->fingerprint() != call.fingerprint)
+      mismatch(call, member);
   }
 }
 
@@ -98,8 +100,8 @@ std::string Watch::timed_out(const Call& call, const Execution& execution) {
   const std::size_t channel = execution.stuck_channel();
   const int member = execution.channel(channel).waits_for();
   std::string text = call.request.text(call.sequence) + " did not finish within " +
-                     seconds(call.deadline - call.begun) + " s: " + members_.label(members_.rank) + " waits in " +
-                     where(call, execution, channel);
+                     seconds(call.deadline - call.begun) + " s: " + members_.label(members_.rank) +
+                     " waits in " + where(call, execution, channel);
   if (member >= 0) {
     text += " for " + members_.label(member);
     std::uint64_t sequence = 0;

@@ -1,5 +1,5 @@
-// Watching over a call that waits: faults that others found, ranks that asked for something else, peers that died,
-// deadlines. Every error it throws names the culprit and has been told to the other ranks.
+// Watching over a call that waits: faults that others found, ranks that asked for something else, peers that
+// died, deadlines. Every error it throws names the culprit and has been told to the other ranks.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,8 @@ class Watch {
 
   // Writes this rank's arrival line.
   void announce(const Call& call);
-  // Throws CallError if the call can no longer succeed. May cost system calls: only when it has waited for a while.
+  // Throws CallError if the call can no longer succeed. May cost system calls: only when it has waited for a
+  // while.
   void look(const Call& call, const Execution& execution);
   // What a lane or peer reported, as a CallError for all ranks.
   [[noreturn]] void mismatch(const Call& call, int member);

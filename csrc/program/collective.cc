@@ -6,7 +6,8 @@
 namespace pycomm {
 namespace {
 
-constexpr std::array kNames = {"all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "all_to_all"};
+constexpr std::array kNames = {"all_reduce", "reduce_scatter", "all_gather",
+                               "broadcast",  "reduce",         "all_to_all"};
 
 }  // namespace
 
@@ -40,27 +41,38 @@ std::int32_t Goal::out_blocks(int rank) const {
 std::int32_t Goal::data_blocks() const {
   switch (collective) {
     case Collective::kReduceScatter:
-    case Collective::kAllGather: return world_size;
-    case Collective::kAllToAll: return 0;
-    default: return 1;
+    case Collective::kAllGather:
+      return world_size;
+    case Collective::kAllToAll:
+      return 0;
+    default:
+      return 1;
   }
 }
 
 std::int32_t Goal::data_block_of_input(int rank, std::int32_t block) const {
   switch (collective) {
-    case Collective::kAllGather: return rank;
-    case Collective::kBroadcast: return rank == root ? block : -1;
-    case Collective::kAllToAll: return -1;
-    default: return block;
+    case Collective::kAllGather:
+      return rank;
+    case Collective::kBroadcast:
+      return rank == root ? block : -1;
+    case Collective::kAllToAll:
+      return -1;
+    default:
+      return block;
   }
 }
 
 std::int32_t Goal::output_of_data_block(int rank, std::int32_t block) const {
   switch (collective) {
-    case Collective::kReduceScatter: return block == rank ? 0 : -1;
-    case Collective::kReduce: return rank == root ? block : -1;
-    case Collective::kAllToAll: return -1;
-    default: return block;
+    case Collective::kReduceScatter:
+      return block == rank ? 0 : -1;
+    case Collective::kReduce:
+      return rank == root ? block : -1;
+    case Collective::kAllToAll:
+      return -1;
+    default:
+      return block;
   }
 }
 

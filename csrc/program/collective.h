@@ -8,15 +8,22 @@
 
 namespace pycomm {
 
-enum class Collective : std::uint8_t { kAllReduce, kReduceScatter, kAllGather, kBroadcast, kReduce, kAllToAll };
+enum class Collective : std::uint8_t {
+  kAllReduce,
+  kReduceScatter,
+  kAllGather,
+  kBroadcast,
+  kReduce,
+  kAllToAll
+};
 
 const char* name(Collective collective);
 Collective collective_named(const std::string& name);  // throws std::invalid_argument
 bool reduces(Collective collective);
 
 // A collective as its verifier and passes see it. A block is `count` elements, the unit the caller counts in:
-// all_reduce, broadcast, reduce: in and out are one block; reduce_scatter: n blocks to one; all_gather: one to n;
-// all_to_all: n to n.
+// all_reduce, broadcast, reduce: in and out are one block; reduce_scatter: n blocks to one; all_gather: one
+// to n; all_to_all: n to n.
 struct Goal {
   Collective collective = Collective::kAllReduce;
   int world_size = 1;

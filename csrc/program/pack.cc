@@ -1,5 +1,5 @@
-// The saved form of a program: Header, then per channel a count, then Records, then the pool of Runs they refer to.
-// All fields little-endian 32-bit, so that a device can interpret it as it is.
+// The saved form of a program: Header, then per channel a count, then Records, then the pool of Runs they
+// refer to. All fields little-endian 32-bit, so that a device can interpret it as it is.
 #include <bit>
 #include <cstring>
 #include <type_traits>
@@ -12,7 +12,7 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "packed programs are little-endian");
 
 constexpr std::int32_t kMostChunks = 1 << 24;  // of one run: bounds what a hostile file can make us allocate
-constexpr std::uint32_t kMagic = 0x31504350;  // "PCP1"
+constexpr std::uint32_t kMagic = 0x31504350;   // "PCP1"
 
 struct Header {
   std::uint32_t magic, rank, world_size, channels, steps, runs;
@@ -62,7 +62,8 @@ class Reader {
 };
 
 SpanRecord pool(std::vector<RunRecord>& runs, const Span& span) {
-  const SpanRecord record{static_cast<std::uint32_t>(runs.size()), static_cast<std::uint32_t>(span.runs().size())};
+  const SpanRecord record{static_cast<std::uint32_t>(runs.size()),
+                          static_cast<std::uint32_t>(span.runs().size())};
   for (const Run& run : span.runs())
     runs.push_back({static_cast<std::int32_t>(run.buffer), run.start, run.count, run.stride});
   return record;
@@ -98,8 +99,7 @@ Step unpack(const Record& record, const std::vector<RunRecord>& runs) {
 
 void check(const RunRecord& run) {
   if (run.buffer < 0 || run.buffer > 3 || run.start < 0 || run.count < 1 || run.count > kMostChunks ||
-      run.stride < 1 ||
-      std::int64_t{run.start} + std::int64_t{run.count - 1} * run.stride > INT32_MAX)
+      run.stride < 1 || std::int64_t{run.start} + std::int64_t{run.count - 1} * run.stride > INT32_MAX)
     throw ProgramError("packed program: a run of chunks is malformed");
 }
 
@@ -112,14 +112,24 @@ std::string Program::pack() const {
     put(counts, static_cast<std::uint32_t>(steps.size()));
     for (const Step& step : steps) {
       const auto byte = [](auto value) { return static_cast<std::uint8_t>(value); };
-      put(records, Record{byte(step.op), byte(step.src_form), byte(step.other_form), byte(step.dst_form), step.peer,
-                          {step.to[0], step.to[1]}, pool(runs, step.dst), pool(runs, step.src),
+      put(records, Record{byte(step.op),
+                          byte(step.src_form),
+                          byte(step.other_form),
+                          byte(step.dst_form),
+                          step.peer,
+                          {step.to[0], step.to[1]},
+                          pool(runs, step.dst),
+                          pool(runs, step.src),
                           pool(runs, step.addend)});
     }
   }
-  Header header{kMagic, static_cast<std::uint32_t>(rank_), static_cast<std::uint32_t>(world_size_),
-                static_cast<std::uint32_t>(channels_.size()), static_cast<std::uint32_t>(step_count()),
-                static_cast<std::uint32_t>(runs.size()), {}};
+  Header header{kMagic,
+                static_cast<std::uint32_t>(rank_),
+                static_cast<std::uint32_t>(world_size_),
+                static_cast<std::uint32_t>(channels_.size()),
+                static_cast<std::uint32_t>(step_count()),
+                static_cast<std::uint32_t>(runs.size()),
+                {}};
   for (std::size_t b = 0; b < layouts_.size(); ++b) {
     header.layouts[b][0] = layouts_[b].blocks;
     header.layouts[b][1] = layouts_[b].chunks;
@@ -134,8 +144,10 @@ std::string Program::pack() const {
 Program Program::parse(const std::string& bytes) {
   Reader reader(bytes);
   const auto header = reader.take<Header>();
-  if (header.magic != kMagic) throw ProgramError("packed program: wrong magic; it was not written by Program.pack");
-  const std::uint64_t needed = std::uint64_t{header.channels} * 4 + std::uint64_t{header.steps} * sizeof(Record) +
+  if (header.magic != kMagic)
+    throw ProgramError("packed program: wrong magic; it was not written by Program.pack");
+  const std::uint64_t needed = std::uint64_t{header.channels} * 4 +
+                               std::uint64_t{header.steps} * sizeof(Record) +
                                std::uint64_t{header.runs} * sizeof(RunRecord);
   if (needed != reader.left() || header.channels == 0)
     throw ProgramError("packed program: its length does not fit its header");
@@ -144,7 +156,8 @@ Program Program::parse(const std::string& bytes) {
   for (std::size_t b = 0; b < 4; ++b) program.layouts_[b] = {header.layouts[b][0], header.layouts[b][1]};
   std::vector<std::uint32_t> counts;
   std::uint64_t total = 0;
-  for (std::uint32_t c = 0; c < header.channels; ++c) total += counts.emplace_back(reader.take<std::uint32_t>());
+  for (std::uint32_t c = 0; c < header.channels; ++c)
+    total += counts.emplace_back(reader.take<std::uint32_t>());
   if (total != header.steps) throw ProgramError("packed program: the channels' step counts do not add up");
   std::vector<Record> records;
   for (std::uint32_t i = 0; i < header.steps; ++i) records.push_back(reader.take<Record>());
@@ -154,7 +167,8 @@ Program Program::parse(const std::string& bytes) {
   program.channels_.assign(header.channels, {});
   std::size_t next = 0;
   for (std::size_t c = 0; c < counts.size(); ++c)
-    for (std::uint32_t i = 0; i < counts[c]; ++i) program.channels_[c].push_back(unpack(records[next++], runs));
+    for (std::uint32_t i = 0; i < counts[c]; ++i)
+      program.channels_[c].push_back(unpack(records[next++], runs));
   return program;
 }
 

@@ -23,7 +23,8 @@ class Placer {
 
   Span read(const Span& span) {
     Span placed;
-    span.each([&](Chunk chunk) { placed.append(chunk.buffer == Buffer::kData ? source(chunk.index) : chunk); });
+    span.each(
+        [&](Chunk chunk) { placed.append(chunk.buffer == Buffer::kData ? source(chunk.index) : chunk); });
     return placed;
   }
 
@@ -40,7 +41,8 @@ class Placer {
     return placed;
   }
 
-  // What the result holds and no step wrote: copied in a channel of its own, the last and so the least urgent one.
+  // What the result holds and no step wrote: copied in a channel of its own, the last and so the least urgent
+  // one.
   void copy_rest() {
     Span dst, src;
     for (std::size_t i = 0; i < written_.size(); ++i) {
@@ -61,8 +63,8 @@ class Placer {
  private:
   void check(std::int32_t chunk) const {
     if (chunk >= 0 && static_cast<std::size_t>(chunk) < written_.size()) return;
-    throw ProgramError("rank " + std::to_string(rank_) + ": data[" + std::to_string(chunk) + "] is outside of the " +
-                       std::to_string(written_.size()) + " chunks of its layout");
+    throw ProgramError("rank " + std::to_string(rank_) + ": data[" + std::to_string(chunk) +
+                       "] is outside of the " + std::to_string(written_.size()) + " chunks of its layout");
   }
 
   Chunk source(std::int32_t chunk) const {

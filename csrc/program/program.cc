@@ -35,8 +35,8 @@ void Program::recv_reduce(int peer, const Span& span) {
 
 void Program::copy(const Span& dst, const Span& src) {
   if (dst.size() != src.size())
-    throw ProgramError("copy " + dst.text() + " = " + src.text() + ": the spans have " + std::to_string(dst.size()) +
-                       " and " + std::to_string(src.size()) + " chunks");
+    throw ProgramError("copy " + dst.text() + " = " + src.text() + ": the spans have " +
+                       std::to_string(dst.size()) + " and " + std::to_string(src.size()) + " chunks");
   Step step;
   step.op = Op::kCopy;
   step.dst = dst;
@@ -57,7 +57,8 @@ void Program::reduce(const Span& dst, const Span& addend) {
 }
 
 void Program::channel(int index) {
-  if (index < 0 || index >= 65536) throw ProgramError("channel " + std::to_string(index) + " is not in 0..65535");
+  if (index < 0 || index >= 65536)
+    throw ProgramError("channel " + std::to_string(index) + " is not in 0..65535");
   current_ = static_cast<std::size_t>(index);
   if (channels_.size() <= current_) channels_.resize(current_ + 1);
 }

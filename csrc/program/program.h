@@ -1,4 +1,5 @@
-// A program: what one rank does in one collective, as plain data. It knows no dtype, reduction, count or pointer.
+// A program: what one rank does in one collective, as plain data. It knows no dtype, reduction, count or
+// pointer.
 #pragma once
 
 #include <array>
@@ -16,8 +17,8 @@ struct ProgramError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// How a buffer is cut: `blocks` equal blocks of the caller's elements, each of `chunks` chunks. Chunk k is chunk
-// k % chunks of block k / chunks.
+// How a buffer is cut: `blocks` equal blocks of the caller's elements, each of `chunks` chunks. Chunk k is
+// chunk k % chunks of block k / chunks.
 struct Layout {
   std::int32_t blocks = 0;
   std::int32_t chunks = 1;

@@ -4,10 +4,14 @@ namespace pycomm {
 
 const char* name(Buffer buffer) {
   switch (buffer) {
-    case Buffer::kIn: return "in";
-    case Buffer::kOut: return "out";
-    case Buffer::kTmp: return "tmp";
-    case Buffer::kData: return "data";
+    case Buffer::kIn:
+      return "in";
+    case Buffer::kOut:
+      return "out";
+    case Buffer::kTmp:
+      return "tmp";
+    case Buffer::kData:
+      return "data";
   }
   return "?";
 }

@@ -30,8 +30,8 @@ struct Run {
   friend bool operator==(const Run&, const Run&) = default;
 };
 
-// Kept as runs; equal lists of chunks have equal runs. Usually all chunks are of one buffer; only the pass `place`
-// makes spans that draw on several.
+// Kept as runs; equal lists of chunks have equal runs. Usually all chunks are of one buffer; only the pass
+// `place` makes spans that draw on several.
 class Span {
  public:
   Span() = default;

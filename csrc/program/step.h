@@ -19,8 +19,9 @@ enum class Op : std::uint8_t {
 
 const char* name(Op op);
 
-// What a chunk's value is while a reduction is under way. It decides the element type the chunk is kept and sent in:
-// raw values (one rank's own) and complete ones (every rank's) have the caller's dtype, partial ones the partial type.
+// What a chunk's value is while a reduction is under way. It decides the element type the chunk is kept and
+// sent in: raw values (one rank's own) and complete ones (every rank's) have the caller's dtype, partial ones
+// the partial type.
 enum class Form : std::uint8_t { kRaw, kPartial, kComplete };
 
 const char* name(Form form);

@@ -46,9 +46,10 @@ struct PyOperation {
 
 class PyCommunicator {
  public:
-  PyCommunicator(const PyFabric& fabric, std::uint32_t id, std::vector<int> ranks, std::vector<std::string> labels,
-                 std::uint64_t slice_bytes)
-      : communicator_(members(fabric, id, std::move(ranks), std::move(labels)), fabric.progress, slice_bytes) {}
+  PyCommunicator(const PyFabric& fabric, std::uint32_t id, std::vector<int> ranks,
+                 std::vector<std::string> labels, std::uint64_t slice_bytes)
+      : communicator_(members(fabric, id, std::move(ranks), std::move(labels)), fabric.progress,
+                      slice_bytes) {}
 
   void run(const std::shared_ptr<Bound>& bound, const py::object& input, const py::object& output,
            const Request& request, double timeout_s) {
@@ -96,14 +97,16 @@ class PyCommunicator {
       throw std::invalid_argument("a communicator needs one label for each of its ranks");
     for (int member = 0; member < members.size(); ++member)
       if (members.job_rank(member) == fabric.fabric->rank()) members.rank = member;
-    if (members.rank < 0) throw std::invalid_argument("a communicator's ranks must include this process's own");
+    if (members.rank < 0)
+      throw std::invalid_argument("a communicator's ranks must include this process's own");
     return members;
   }
 
-  static std::pair<Memory, Memory> borrow(const Bound& bound, const py::object& input, const py::object& output) {
-    std::pair<Memory, Memory> memory(
-        std::piecewise_construct, std::forward_as_tuple(input, false, bound.input_bytes(), "the input"),
-        std::forward_as_tuple(output, true, bound.output_bytes(), "the output"));
+  static std::pair<Memory, Memory> borrow(const Bound& bound, const py::object& input,
+                                          const py::object& output) {
+    std::pair<Memory, Memory> memory(std::piecewise_construct,
+                                     std::forward_as_tuple(input, false, bound.input_bytes(), "the input"),
+                                     std::forward_as_tuple(output, true, bound.output_bytes(), "the output"));
     if (bound.uses(Area::kIn) && !memory.first.held())
       throw CallError(ErrorKind::kInvalid, -1, "this rank must give an input");
     if (bound.uses(Area::kOut) && !memory.second.held())
@@ -118,7 +121,8 @@ class PyCommunicator {
 void bind_fabric(py::module_& m) {
   py::class_<PyFabric, std::shared_ptr<PyFabric>>(m, "Fabric", "All that one rank needs to reach the others.")
       .def(py::init([](int rank, int size) {
-             if (size < 1 || rank < 0 || rank >= size) throw std::invalid_argument("a fabric needs 0 <= rank < size");
+             if (size < 1 || rank < 0 || rank >= size)
+               throw std::invalid_argument("a fabric needs 0 <= rank < size");
              return std::make_shared<PyFabric>(std::make_shared<Fabric>(rank, size));
            }),
            py::arg("rank"), py::arg("size"))
@@ -126,43 +130,52 @@ void bind_fabric(py::module_& m) {
       .def_property_readonly("size", [](const PyFabric& f) { return f.fabric->size(); })
       .def_property_readonly("segment_fd", [](const PyFabric& f) { return f.fabric->segment_fd(); })
       .def_property_readonly("event_fd", [](const PyFabric& f) { return f.fabric->event_fd(); })
-      .def("add_shm",
-           [](PyFabric& f, int peer, int segment_fd, int event_fd, int pidfd) {
-             f.fabric->add_shm(peer, segment_fd, event_fd, pidfd);
-           },
-           py::arg("peer"), py::arg("segment_fd"), py::arg("event_fd"), py::arg("pidfd") = -1,
-           "A peer on this node. Takes the descriptors.")
-      .def("add_tcp", [](PyFabric& f, int peer, int socket_fd) { f.fabric->add_tcp(peer, socket_fd); },
-           py::arg("peer"), py::arg("socket_fd"), "A connected, authenticated socket. Takes the descriptor.")
-      .def("connected", [](const PyFabric& f, int peer) { return f.fabric->connected(peer); }, py::arg("peer"))
-      .def("transport", [](PyFabric& f, int peer) { return std::string(f.fabric->endpoint(peer).transport()); },
-           py::arg("peer"))
-      .def("counters",
-           [](PyFabric& f, int peer) {
-             const Counters c = f.fabric->endpoint(peer).counters();
-             return std::make_tuple(c.sent_bytes, c.received_bytes, c.sent_messages, c.received_messages);
-           },
-           py::arg("peer"), "(sent bytes, received bytes, sent messages, received messages), payload only.")
-      .def("set_waiting",
-           [](PyFabric& f, std::int64_t spin_ns, std::int64_t yield_ns, std::int64_t nap_ns) {
-             using std::chrono::nanoseconds;
-             f.fabric->waiter().set_limits({nanoseconds(spin_ns), nanoseconds(yield_ns), nanoseconds(nap_ns)});
-           },
-           py::arg("spin_ns"), py::arg("yield_ns"), py::arg("nap_ns"));
-  m.def("memory_fabrics",
-        [](int size) {
-          std::vector<std::shared_ptr<PyFabric>> fabrics;
-          for (auto& fabric : Fabric::in_memory(size)) fabrics.push_back(std::make_shared<PyFabric>(std::move(fabric)));
-          return fabrics;
-        },
-        py::arg("size"), "Fabrics for ranks that are threads of this process.");
+      .def(
+          "add_shm",
+          [](PyFabric& f, int peer, int segment_fd, int event_fd, int pidfd) {
+            f.fabric->add_shm(peer, segment_fd, event_fd, pidfd);
+          },
+          py::arg("peer"), py::arg("segment_fd"), py::arg("event_fd"), py::arg("pidfd") = -1,
+          "A peer on this node. Takes the descriptors.")
+      .def(
+          "add_tcp", [](PyFabric& f, int peer, int socket_fd) { f.fabric->add_tcp(peer, socket_fd); },
+          py::arg("peer"), py::arg("socket_fd"), "A connected, authenticated socket. Takes the descriptor.")
+      .def(
+          "connected", [](const PyFabric& f, int peer) { return f.fabric->connected(peer); }, py::arg("peer"))
+      .def(
+          "transport",
+          [](PyFabric& f, int peer) { return std::string(f.fabric->endpoint(peer).transport()); },
+          py::arg("peer"))
+      .def(
+          "counters",
+          [](PyFabric& f, int peer) {
+            const Counters c = f.fabric->endpoint(peer).counters();
+            return std::make_tuple(c.sent_bytes, c.received_bytes, c.sent_messages, c.received_messages);
+          },
+          py::arg("peer"), "(sent bytes, received bytes, sent messages, received messages), payload only.")
+      .def(
+          "set_waiting",
+          [](PyFabric& f, std::int64_t spin_ns, std::int64_t yield_ns, std::int64_t nap_ns) {
+            using std::chrono::nanoseconds;
+            f.fabric->waiter().set_limits({nanoseconds(spin_ns), nanoseconds(yield_ns), nanoseconds(nap_ns)});
+          },
+          py::arg("spin_ns"), py::arg("yield_ns"), py::arg("nap_ns"));
+  m.def(
+      "memory_fabrics",
+      [](int size) {
+        std::vector<std::shared_ptr<PyFabric>> fabrics;
+        for (auto& fabric : Fabric::in_memory(size))
+          fabrics.push_back(std::make_shared<PyFabric>(std::move(fabric)));
+        return fabrics;
+      },
+      py::arg("size"), "Fabrics for ranks that are threads of this process.");
 }
 
 Request make_request(const std::string& collective, const std::string& reduction, const std::string& dtype,
                      std::uint64_t count, int root, std::uint64_t plan) {
   Request request;
-  request.collective = collective == "barrier" ? Request::kBarrier
-                                               : static_cast<std::uint8_t>(collective_named(collective));
+  request.collective =
+      collective == "barrier" ? Request::kBarrier : static_cast<std::uint8_t>(collective_named(collective));
   request.reduction = static_cast<std::uint8_t>(reduction_named(reduction));
   request.dtype = static_cast<std::uint8_t>(dtype_named(dtype));
   request.root = root;
@@ -173,17 +186,18 @@ Request make_request(const std::string& collective, const std::string& reduction
 
 void bind_request(py::module_& m) {
   py::class_<Request>(m, "Request", "What one rank asks of one call; the ranks' requests must be equal.")
-      .def(py::init(&make_request), py::arg("collective"), py::arg("reduction"), py::arg("dtype"), py::arg("count"),
-           py::arg("root") = 0, py::arg("plan") = 0)
+      .def(py::init(&make_request), py::arg("collective"), py::arg("reduction"), py::arg("dtype"),
+           py::arg("count"), py::arg("root") = 0, py::arg("plan") = 0)
       .def_property_readonly("fingerprint", &Request::fingerprint)
       .def("text", &Request::text, py::arg("sequence"));
   py::class_<Bound, std::shared_ptr<Bound>>(m, "Bound", "A program with its count, dtype and reduction.")
-      .def(py::init([](const Program& program, const Goal& goal, std::uint64_t count, const std::string& dtype,
-                       const std::string& reduction) {
+      .def(py::init([](const Program& program, const Goal& goal, std::uint64_t count,
+                       const std::string& dtype, const std::string& reduction) {
              return std::make_shared<Bound>(program, goal,
                                             Binding{count, dtype_named(dtype), reduction_named(reduction)});
            }),
-           py::arg("program"), py::arg("goal"), py::arg("count"), py::arg("dtype"), py::arg("reduction") = "sum")
+           py::arg("program"), py::arg("goal"), py::arg("count"), py::arg("dtype"),
+           py::arg("reduction") = "sum")
       .def_property_readonly("input_bytes", &Bound::input_bytes)
       .def_property_readonly("output_bytes", &Bound::output_bytes);
 }
@@ -196,10 +210,12 @@ void bind_communication(py::module_& m) {
   py::class_<PyOperation, std::shared_ptr<PyOperation>>(m, "Operation", "A call under way.")
       .def_property_readonly("done", [](const PyOperation& o) { return o.operation->done(); });
   py::class_<PyCommunicator>(m, "Communicator", "Runs bound programs for an ordered set of ranks.")
-      .def(py::init<const PyFabric&, std::uint32_t, std::vector<int>, std::vector<std::string>, std::uint64_t>(),
-           py::arg("fabric"), py::arg("id"), py::arg("ranks"), py::arg("labels"), py::arg("slice_bytes") = 131072)
-      .def("run", &PyCommunicator::run, py::arg("bound"), py::arg("input"), py::arg("output"), py::arg("request"),
-           py::arg("timeout_s"))
+      .def(py::init<const PyFabric&, std::uint32_t, std::vector<int>, std::vector<std::string>,
+                    std::uint64_t>(),
+           py::arg("fabric"), py::arg("id"), py::arg("ranks"), py::arg("labels"),
+           py::arg("slice_bytes") = 131072)
+      .def("run", &PyCommunicator::run, py::arg("bound"), py::arg("input"), py::arg("output"),
+           py::arg("request"), py::arg("timeout_s"))
       .def("start", &PyCommunicator::start, py::arg("bound"), py::arg("input"), py::arg("output"),
            py::arg("request"), py::arg("timeout_s"))
       .def("wait", &PyCommunicator::wait, py::arg("operation"), py::arg("timeout_s") = py::none(),

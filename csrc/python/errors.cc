@@ -11,11 +11,16 @@ namespace {
 
 const char* class_of(ErrorKind kind) {
   switch (kind) {
-    case ErrorKind::kInvalid: return "InvalidArgument";
-    case ErrorKind::kTimedOut: return "TimedOut";
-    case ErrorKind::kPeerLost: return "PeerLost";
-    case ErrorKind::kMismatch: return "Mismatch";
-    case ErrorKind::kInterrupted: return "PeerLost";  // at the ranks that were not interrupted themselves
+    case ErrorKind::kInvalid:
+      return "InvalidArgument";
+    case ErrorKind::kTimedOut:
+      return "TimedOut";
+    case ErrorKind::kPeerLost:
+      return "PeerLost";
+    case ErrorKind::kMismatch:
+      return "Mismatch";
+    case ErrorKind::kInterrupted:
+      return "PeerLost";  // at the ranks that were not interrupted themselves
   }
   return "Error";
 }

@@ -21,7 +21,8 @@ class Memory {
     if (PyObject_GetBuffer(object.ptr(), &view_, writable ? PyBUF_WRITABLE : PyBUF_SIMPLE) != 0) {
       PyErr_Clear();
       throw CallError(ErrorKind::kInvalid, -1,
-                      std::string(what) + (writable ? " must be a writable, contiguous buffer" : " must be a contiguous buffer"));
+                      std::string(what) + (writable ? " must be a writable, contiguous buffer"
+                                                    : " must be a contiguous buffer"));
     }
     held_ = true;
     if (static_cast<std::uint64_t>(view_.len) == bytes) return;

@@ -18,7 +18,8 @@ Goal make_goal(const std::string& collective, int world_size, int root) {
   const Goal goal{collective_named(collective), world_size, root};
   if (world_size < 1) throw std::invalid_argument("a collective needs at least one rank");
   if (root < 0 || root >= world_size)
-    throw std::invalid_argument("root " + std::to_string(root) + " is not in 0.." + std::to_string(world_size - 1));
+    throw std::invalid_argument("root " + std::to_string(root) + " is not in 0.." +
+                                std::to_string(world_size - 1));
   return goal;
 }
 
@@ -64,7 +65,8 @@ Traffic verify_programs(const std::vector<Program>& programs, const Goal& goal, 
 }
 
 Traffic prove(const Recipe& recipe, std::vector<int> node, std::vector<int> rail, const Pairs& declared) {
-  return verify(build(recipe), recipe.goal, {std::move(node), std::move(rail)}, {declared.begin(), declared.end()});
+  return verify(build(recipe), recipe.goal, {std::move(node), std::move(rail)},
+                {declared.begin(), declared.end()});
 }
 
 std::vector<Program> lowered(std::vector<Program> programs, const Goal& goal) {
@@ -82,11 +84,12 @@ void bind_planning(py::module_& m) {
   m.def("expand", &expand, py::arg("recipe"), py::arg("rank"), Release(), "One rank's, before any pass.");
   m.def("lower", &lowered, py::arg("programs"), py::arg("goal"), Release(),
         "The passes place, fuse and mark over all ranks' programs.");
-  m.def("verify", &verify_programs, py::arg("programs"), py::arg("goal"), py::arg("node") = std::vector<int>{},
-        py::arg("rail") = std::vector<int>{}, py::arg("declared") = Pairs{}, Release(),
-        "Proves programs or raises ProgramError.");
+  m.def("verify", &verify_programs, py::arg("programs"), py::arg("goal"),
+        py::arg("node") = std::vector<int>{}, py::arg("rail") = std::vector<int>{},
+        py::arg("declared") = Pairs{}, Release(), "Proves programs or raises ProgramError.");
   m.def("prove", &prove, py::arg("recipe"), py::arg("node") = std::vector<int>{},
-        py::arg("rail") = std::vector<int>{}, py::arg("declared") = Pairs{}, Release(), "build, then verify.");
+        py::arg("rail") = std::vector<int>{}, py::arg("declared") = Pairs{}, Release(),
+        "build, then verify.");
 }
 
 }  // namespace pycomm

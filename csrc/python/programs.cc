@@ -20,7 +20,8 @@ Buffer buffer_named(const std::string& wanted) {
 Op op_named(const std::string& wanted) {
   for (Op op : {Op::kSend, Op::kRecv, Op::kRecvReduce, Op::kCopy, Op::kReduce})
     if (wanted == name(op)) return op;
-  throw std::invalid_argument("unknown step '" + wanted + "'; known are send, recv, recv_reduce, copy, reduce");
+  throw std::invalid_argument("unknown step '" + wanted +
+                              "'; known are send, recv, recv_reduce, copy, reduce");
 }
 
 void check_position(int i, int n) {
@@ -44,25 +45,30 @@ void bind_span(py::module_& m) {
   py::class_<Span>(m, "Span", "Some chunks of a buffer, in order.")
       .def(py::init(&make_span), py::arg("buffer"), py::arg("start"), py::arg("count"), py::arg("stride") = 1)
       .def("__len__", [](const Span& span) { return span.size(); })
-      .def("part", [](const Span& span, int i, int n) { return check_position(i, n), span.part(i, n); },
-           py::arg("i"), py::arg("n"), "The i-th of n runs of nearly equal length.")
-      .def("every", [](const Span& span, int i, int n) { return check_position(i, n), span.every(i, n); },
-           py::arg("i"), py::arg("n"), "Every n-th chunk, from the i-th on.")
-      .def("within",
-           [](const Span& span, const std::string& buffer, std::int32_t offset) {
-             return span.in(buffer_named(buffer), offset);
-           },
-           py::arg("buffer"), py::arg("offset") = 0, "The same chunk numbers, moved up, in another buffer.")
-      .def("split",
-           [](const Span& span, int n) {
-             check_position(0, n);
-             std::vector<Span> parts;
-             for (int i = 0; i < n; ++i) parts.push_back(span.part(i, n));
-             return parts;
-           },
-           py::arg("n"), "All n parts.")
+      .def(
+          "part", [](const Span& span, int i, int n) { return check_position(i, n), span.part(i, n); },
+          py::arg("i"), py::arg("n"), "The i-th of n runs of nearly equal length.")
+      .def(
+          "every", [](const Span& span, int i, int n) { return check_position(i, n), span.every(i, n); },
+          py::arg("i"), py::arg("n"), "Every n-th chunk, from the i-th on.")
+      .def(
+          "within",
+          [](const Span& span, const std::string& buffer, std::int32_t offset) {
+            return span.in(buffer_named(buffer), offset);
+          },
+          py::arg("buffer"), py::arg("offset") = 0, "The same chunk numbers, moved up, in another buffer.")
+      .def(
+          "split",
+          [](const Span& span, int n) {
+            check_position(0, n);
+            std::vector<Span> parts;
+            for (int i = 0; i < n; ++i) parts.push_back(span.part(i, n));
+            return parts;
+          },
+          py::arg("n"), "All n parts.")
       .def("__add__", &Span::operator+, py::arg("other"))
-      .def("__eq__", [](const Span& a, const Span& b) { return a == b; }, py::arg("other"))
+      .def(
+          "__eq__", [](const Span& a, const Span& b) { return a == b; }, py::arg("other"))
       .def_property_readonly("chunks", &chunks_of)
       .def("__repr__", &Span::text);
 }
@@ -84,11 +90,13 @@ void bind_group(py::module_& m) {
 void bind_step(py::module_& m) {
   py::class_<Step>(m, "Step", "One action of a program.")
       .def(py::init<>())
-      .def_property("op", [](const Step& s) { return std::string(name(s.op)); },
-                    [](Step& s, const std::string& op) { s.op = op_named(op); })
+      .def_property(
+          "op", [](const Step& s) { return std::string(name(s.op)); },
+          [](Step& s, const std::string& op) { s.op = op_named(op); })
       .def_readwrite("peer", &Step::peer)
-      .def_property("to", [](const Step& s) { return std::make_tuple(s.to[0], s.to[1]); },
-                    [](Step& s, std::tuple<int, int> to) { s.to = {std::get<0>(to), std::get<1>(to)}; })
+      .def_property(
+          "to", [](const Step& s) { return std::make_tuple(s.to[0], s.to[1]); },
+          [](Step& s, std::tuple<int, int> to) { s.to = {std::get<0>(to), std::get<1>(to)}; })
       .def_readwrite("dst", &Step::dst)
       .def_readwrite("src", &Step::src)
       .def_readwrite("addend", &Step::addend)
@@ -96,7 +104,8 @@ void bind_step(py::module_& m) {
       .def_property_readonly("other_form", [](const Step& s) { return std::string(name(s.other_form)); })
       .def_property_readonly("dst_form", [](const Step& s) { return std::string(name(s.dst_form)); })
       .def("copy", [](const Step& s) { return Step(s); })
-      .def("__eq__", [](const Step& a, const Step& b) { return a == b; }, py::arg("other"))
+      .def(
+          "__eq__", [](const Step& a, const Step& b) { return a == b; }, py::arg("other"))
       .def("__repr__", &Step::text);
 }
 
@@ -128,7 +137,8 @@ void bind_program(py::module_& m) {
       .def("recv", &Program::recv, py::arg("peer"), py::arg("span"))
       .def("recv_reduce", &Program::recv_reduce, py::arg("peer"), py::arg("span"))
       .def("copy", &Program::copy, py::arg("dst"), py::arg("src"))
-      .def("reduce", &Program::reduce, py::arg("dst"), py::arg("addend"), "dst = dst (+) addend, on this rank.")
+      .def("reduce", &Program::reduce, py::arg("dst"), py::arg("addend"),
+           "dst = dst (+) addend, on this rank.")
       .def("channel", &Program::channel, py::arg("index"), "Steps that follow go to this channel.")
       .def_property_readonly("rank", &Program::rank)
       .def_property_readonly("world_size", &Program::world_size)
@@ -139,8 +149,10 @@ void bind_program(py::module_& m) {
       .def_property_readonly("peers", &Program::peers)
       .def("__len__", &Program::step_count)
       .def("pack", [](const Program& p) { return py::bytes(p.pack()); })
-      .def_static("parse", [](const py::bytes& bytes) { return Program::parse(bytes); }, py::arg("bytes"))
-      .def("__eq__", [](const Program& a, const Program& b) { return a == b; }, py::arg("other"))
+      .def_static(
+          "parse", [](const py::bytes& bytes) { return Program::parse(bytes); }, py::arg("bytes"))
+      .def(
+          "__eq__", [](const Program& a, const Program& b) { return a == b; }, py::arg("other"))
       .def("__str__", &Program::text);
 }
 

@@ -22,7 +22,8 @@ Recipe flat(Collective collective, int n, const char* algorithm, int channels = 
   return {{collective, n, 0}, {{{numbers(0, n)}, algorithm}}, channels};
 }
 
-Recipe grid(Collective collective, int nodes, int local, const char* inner, const char* outer, int channels = 1) {
+Recipe grid(Collective collective, int nodes, int local, const char* inner, const char* outer,
+            int channels = 1) {
   Recipe recipe{{collective, nodes * local, 0}, {{{}, inner}, {{}, outer}}, channels};
   for (int node = 0; node < nodes; ++node) recipe.levels[0].groups.push_back(numbers(node * local, local));
   for (int i = 0; i < local; ++i) {
@@ -42,7 +43,9 @@ Request request_for(const Recipe& recipe, const Binding& binding) {
 }
 
 // Rank r's element i, small enough that every sum is exact in float32.
-float value(int rank, std::uint64_t i) { return static_cast<float>((i * 7 + static_cast<std::uint64_t>(rank) * 3) % 11); }
+float value(int rank, std::uint64_t i) {
+  return static_cast<float>((i * 7 + static_cast<std::uint64_t>(rank) * 3) % 11);
+}
 
 void check_all_reduce(const Recipe& recipe, std::uint64_t count, bool in_place, bool asynchronous) {
   const auto programs = build(recipe);
@@ -78,16 +81,20 @@ TEST(every_all_reduce_adds_up) {
   for (const char* algorithm : {"ring", "halving", "tree", "direct"})
     for (int n : {1, 2, 3, 5})
       for (std::uint64_t count : {0, 1, 5, 4099})
-        for (bool in_place : {false, true}) check_all_reduce(flat(Collective::kAllReduce, n, algorithm), count, in_place, false);
+        for (bool in_place : {false, true})
+          check_all_reduce(flat(Collective::kAllReduce, n, algorithm), count, in_place, false);
 }
 
 TEST(levels_and_channels_add_up) {
   for (bool asynchronous : {false, true})
     for (const char* inner : {"ring", "direct", "tree"})
-      check_all_reduce(grid(Collective::kAllReduce, 2, 2, inner, "ring", 3), 30011, asynchronous, asynchronous);
+      check_all_reduce(grid(Collective::kAllReduce, 2, 2, inner, "ring", 3), 30011, asynchronous,
+                       asynchronous);
 }
 
-TEST(large_messages_stream) { check_all_reduce(flat(Collective::kAllReduce, 3, "ring", 2), 700001, true, false); }
+TEST(large_messages_stream) {
+  check_all_reduce(flat(Collective::kAllReduce, 3, "ring", 2), 700001, true, false);
+}
 
 // 256 and seven ones, rounded once: 263 is not a bfloat16, 264 is.
 TEST(sums_of_16_bit_floats_are_rounded_once) {
@@ -98,9 +105,10 @@ TEST(sums_of_16_bit_floats_are_rounded_once) {
     const std::uint16_t mine = r == 0 ? 0x4380 : 0x3f80;  // 256.0 and 1.0
     std::vector<std::uint16_t> in(40, mine), out(40);
     const auto bound = std::make_shared<Bound>(programs[static_cast<std::size_t>(r)], recipe.goal, binding);
-    rank.communicator->run({bound, request_for(recipe, binding), reinterpret_cast<const std::byte*>(in.data()),
-                            reinterpret_cast<std::byte*>(out.data()), seconds(20)},
-                           nullptr);
+    rank.communicator->run(
+        {bound, request_for(recipe, binding), reinterpret_cast<const std::byte*>(in.data()),
+         reinterpret_cast<std::byte*>(out.data()), seconds(20)},
+        nullptr);
     for (std::uint16_t element : out) CHECK_EQ(element, 0x4384);  // 264.0
   });
 }
@@ -144,7 +152,8 @@ TEST(many_asynchronous_calls_are_done_in_order) {
     for (int i = 0; i < 50; ++i) {
       auto& x = data.emplace_back(100, i);
       auto* memory = reinterpret_cast<std::byte*>(x.data());
-      operations.push_back(rank.communicator->start({bound, request_for(recipe, binding), memory, memory, seconds(20)}));
+      operations.push_back(
+          rank.communicator->start({bound, request_for(recipe, binding), memory, memory, seconds(20)}));
     }
     std::vector<std::int64_t> last(100, 7);
     auto* memory = reinterpret_cast<std::byte*>(last.data());

@@ -92,7 +92,8 @@ TEST(placing_never_writes_the_input) {
     for (const Program& program : build(flat(collective, 5, "ring")))
       for (const auto& steps : program.channels())
         for (const Step& step : steps)
-          step.dst.each([](Chunk chunk) { CHECK(chunk.buffer == Buffer::kOut || chunk.buffer == Buffer::kTmp); });
+          step.dst.each(
+              [](Chunk chunk) { CHECK(chunk.buffer == Buffer::kOut || chunk.buffer == Buffer::kTmp); });
 }
 
 TEST(one_rank_copies_what_no_step_wrote) {
