@@ -14,7 +14,7 @@ from bench.compare import Comparison, arrangements, slowest, table_header, table
 from bench.peers import Job, peer_class
 from bench.workers import WorkerFailed, Workers
 from pycomm.bench.measure import Case, workloads
-from pycomm.bench.workload import COLLECTIVES, Workload
+from pycomm.bench.workload import COLLECTIVES, Workload, parse_dtype
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -29,7 +29,7 @@ def workers(library: str, ranks: int) -> Iterator[Workers]:
 
 
 def a_workload(collective: str, dtype: str = "float32", ranks: int = 2) -> Workload:
-    (work,) = workloads(Case(collective, np.dtype(dtype)), [1000], 0, ranks)
+    (work,) = workloads(Case(collective, parse_dtype(dtype)), [1000], 0, ranks)
     return work
 
 
@@ -46,8 +46,8 @@ def children() -> set[int]:
     return below - {os.getpid()}
 
 
-@pytest.mark.parametrize("library", ["gloo", "mpich"])
-def test_every_collective_of_a_peer_gives_the_predicted_result(
+@pytest.mark.parametrize("library", ["pycomm", "gloo", "mpich"])
+def test_every_collective_of_a_library_gives_the_predicted_result(
     library: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("bench.compare.SECONDS_A_ROUND", 0.005)
@@ -62,15 +62,17 @@ def test_every_collective_of_a_peer_gives_the_predicted_result(
 
 def test_a_dtype_that_a_library_lacks_leaves_it_out_of_that_row() -> None:
     with workers("mpich", 2) as team:
-        right = Comparison([team], 1).measure(a_workload("all_reduce", "int32"), True)
-        assert [record.wrong for record in right] == [0]
+        for dtype in ("int32", "float16", "bfloat16"):
+            right = Comparison([team], 1).measure(a_workload("all_reduce", dtype), True)
+            assert [record.wrong for record in right] == [0]
         request = {"collective": "all_reduce", "count": 8, "dtype": "int32", "op": "avg", "in_place": True}
         answers = team.ask(request | {"check": True, "warm_up": 0, "iterations": 1})
         assert answers == 2 * [{"unsupported": "MPI does not reduce with avg"}]
 
 
-def test_idle_workers_do_not_use_the_machine() -> None:
-    with workers("mpich", 2) as team:
+@pytest.mark.parametrize("library", ["pycomm", "mpich"])
+def test_idle_workers_do_not_use_the_machine(library: str) -> None:
+    with workers(library, 2) as team:
         Comparison([team], 1).measure(a_workload("all_reduce"), True)
 
         def used() -> float:

@@ -16,6 +16,9 @@ _OPTIONS = {"mpich": [], "openmpi": ["--bind-to", "none"], "impi": []}
 _ENVIRONMENT = {"mpich": {}, "openmpi": {}, "impi": {"I_MPI_PIN": "0"}}
 _WHEN_CROWDED = {"mpich": {}, "openmpi": {"OMPI_MCA_mpi_yield_when_idle": "1"}, "impi": {}}
 
+# MPI has no bfloat16; these handles are of MPIX_BFLOAT16 in MPICH's mpi.h and of Intel MPI's MPIX_C_BF16.
+_BFLOAT16 = {"mpich": 0x4C00024C, "impi": 0x4C000247}
+
 
 class Mpi(Peer):
     """One class for the three: bench/mpirun chooses the library."""
@@ -43,6 +46,7 @@ class Mpi(Peer):
 
         self._mpi = MPI
         self._comm = MPI.COMM_WORLD
+        self._library = job.library
 
     def prepare(self, work: Workload, buffers: Buffers) -> Call:
         comm, op = self._comm, self._reduction(work)
@@ -73,13 +77,12 @@ class Mpi(Peer):
         self._mpi.Finalize()
 
     def _buffer(self, array: NDArray[Any]) -> list[Any]:
-        """The array with its datatype, which mpi4py cannot guess for 16-bit floats."""
+        """The array with its datatype, which mpi4py cannot guess for bfloat16."""
         name = array.dtype.name
-        if name in ("bfloat16", "float16"):
-            kind = self._mpi.BFLOAT16_T if name == "bfloat16" else self._mpi.FLOAT16_T
-            if kind == self._mpi.DATATYPE_NULL:
-                raise NotImplementedError(f"this MPI has no {name}")
-            return [array.view(np.uint16), kind]
+        if name == "bfloat16":
+            if self._library not in _BFLOAT16:
+                raise NotImplementedError("this MPI has no bfloat16")
+            return [array.view(np.uint16), self._mpi.Datatype.fromhandle(_BFLOAT16[self._library])]
         return [array, self._mpi.Datatype.fromcode(array.dtype.char)]
 
     def _reduction(self, work: Workload) -> Any:
