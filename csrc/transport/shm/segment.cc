@@ -5,6 +5,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/types.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -149,7 +150,12 @@ std::unique_ptr<Segment> Segment::map(int fd) {
   return segment;
 }
 
-Segment::~Segment() { munmap(base_, bytes_); }
+Segment::Segment(Descriptor fd, std::byte* base, std::size_t bytes)
+    : fd_(std::move(fd)), base_(base), bytes_(bytes), process_(getpid()) {}
+
+Segment::~Segment() {
+  if (getpid() == process_) munmap(base_, bytes_);
+}
 
 std::uint32_t Segment::lane_capacity() const {
   return static_cast<std::uint32_t>((bytes_ - kLanesOffset) / sizeof(LaneBlock));

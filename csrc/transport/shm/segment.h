@@ -2,6 +2,8 @@
 // behind.
 #pragma once
 
+#include <sys/types.h>
+
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -93,12 +95,12 @@ class Segment {
   void allocate(const void* start, std::size_t bytes);
 
  private:
-  Segment(Descriptor fd, std::byte* base, std::size_t bytes)
-      : fd_(std::move(fd)), base_(base), bytes_(bytes) {}
+  Segment(Descriptor fd, std::byte* base, std::size_t bytes);
 
   Descriptor fd_;
   std::byte* base_;
   std::size_t bytes_;
+  pid_t process_;  // a forked child has something else there, or nothing
 };
 
 }  // namespace pycomm
