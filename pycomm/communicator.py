@@ -281,6 +281,7 @@ class Communicator:
 
     def counters(self) -> Traffic:
         """Bytes moved so far: by peer, and as sent on this node, along the rail, across rails."""
+        self._runner.check_usable("counters")
         return traffic(self._world.fabric, self.topology, self.ranks, self.rank)
 
     def close(self) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import weakref
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from os import getpid
 from typing import Protocol
 
 from pycomm._C import Fabric
@@ -54,7 +54,7 @@ class World:
     connections: Connections
     profile: Profile = field(default_factory=Profile)
     next_number: int = 1
-    pid: int = field(default_factory=os.getpid)
+    pid: int = field(default_factory=getpid)
     lock: threading.Lock = field(default_factory=threading.Lock)
     members: weakref.WeakSet[Closing] = field(default_factory=weakref.WeakSet)
 
@@ -63,6 +63,7 @@ class World:
         neighbours = self.topology.nodes[self.topology.node_of(self.fabric.rank)]
         limits = self.profile.limits
         spin_s = limits.spin_s if len(neighbours) <= usable_cpus() else 0.0
+        weakref.finalize(self, _abandon, self.connections, self.pid)
         self.fabric.set_waiting(*(round(seconds * 1e9) for seconds in (spin_s, limits.yield_s, limits.nap_s)))
 
     def labels(self, ranks: Sequence[int]) -> list[str]:
@@ -74,7 +75,19 @@ class World:
         return found
 
     def close(self) -> None:
-        """Closes all communicators and the door."""
+        """Closes all communicators and the door, and lets go of the fabric: its descriptors and threads end here.
+        Idempotent.
+        """
+        if getpid() != self.pid:  # a forked child: all this is its parent's
+            return
         for member in list(self.members):
             member.close()
         self.connections.close()
+        if hasattr(self, "fabric"):
+            del self.fabric
+
+
+def _abandon(connections: Connections, pid: int) -> None:
+    """For a world that nobody closed, when the last communicator is gone or the process ends."""
+    if getpid() == pid:
+        connections.close()

@@ -39,11 +39,13 @@ class MpiCommunicator(Protocol):
 
     def Is_inter(self) -> bool: ...  # noqa: N802, D102
 
-    def Ibcast(self, buf: bytearray, root: int = 0) -> Request: ...  # noqa: N802, D102
+    def Iscatterv(  # noqa: N802, D102
+        self, sendbuf: tuple[bytearray, list[int]] | None, recvbuf: bytearray, root: int = 0
+    ) -> Request: ...
 
 
 # MPI cannot cancel a collective: the buffers of those that were given up must live as long as the process.
-_given_up: list[tuple[Request, bytearray]] = []
+_given_up: list[tuple[object, ...]] = []
 
 
 def from_mpi(comm: MpiCommunicator, deadline: Deadline) -> Bootstrap:
@@ -53,7 +55,7 @@ def from_mpi(comm: MpiCommunicator, deadline: Deadline) -> Bootstrap:
         InvalidArgument: `comm` is no MPI communicator, or one between two groups.
         TimedOut: naming the ranks that had not come.
     """
-    if not all(hasattr(comm, name) for name in ("Get_rank", "Get_size", "Is_inter", "Ibcast")):
+    if not all(hasattr(comm, name) for name in ("Get_rank", "Get_size", "Is_inter", "Iscatterv")):
         raise InvalidArgument(
             f"init: {type(comm).__name__} is not an mpi4py communicator, such as MPI.COMM_WORLD"
         )
@@ -78,7 +80,7 @@ def _host(comm: MpiCommunicator, size: int, deadline: Deadline) -> Host:
     message = {"job": identity.job, "secret": identity.secret.decode(), "machine": machine_id(), "at": where}
     host = Host(identity, listeners, deadline)
     try:
-        _broadcast(comm, bytearray(json.dumps(message).encode().ljust(MESSAGE_BYTES)), deadline)
+        _from_rank_0(comm, json.dumps(message).encode().ljust(MESSAGE_BYTES), deadline)
         host.wait()
     except BaseException:
         host.close()
@@ -87,7 +89,7 @@ def _host(comm: MpiCommunicator, size: int, deadline: Deadline) -> Host:
 
 
 def _guest(comm: MpiCommunicator, rank: int, size: int, deadline: Deadline) -> Guest:
-    message = json.loads(_broadcast(comm, bytearray(MESSAGE_BYTES), deadline))
+    message = json.loads(_from_rank_0(comm, None, deadline))
     identity = Identity(message["job"], rank, size, message["secret"].encode())
     same_machine = message["machine"] == machine_id()
     addresses = [(host, port) for host, port in message["at"] if same_machine or host != LOOPBACK]
@@ -101,14 +103,21 @@ def _guest(comm: MpiCommunicator, rank: int, size: int, deadline: Deadline) -> G
     raise AssertionError("unreachable")
 
 
-def _broadcast(comm: MpiCommunicator, message: bytearray, deadline: Deadline) -> bytearray:
-    """Broadcasts from rank 0, within the deadline: a blocking broadcast of MPI's would have none."""
-    request = comm.Ibcast(message, root=0)
+def _from_rank_0(comm: MpiCommunicator, message: bytes | None, deadline: Deadline) -> bytearray:
+    """What rank 0 has to say. It scatters one copy to each: a broadcast goes through ranks, and one that has not
+    come would keep it from others. Started and polled, for a blocking call has no deadline.
+    """
+    size = comm.Get_size()
+    outgoing = (bytearray(message * size), [MESSAGE_BYTES] * size) if message else None
+    incoming = bytearray(MESSAGE_BYTES)
+    request = comm.Iscatterv(outgoing, incoming, root=0)
     for attempt in itertools.count():
         if request.Test():
-            return message
+            return incoming
         if deadline.passed():
-            _given_up.append((request, message))
+            _given_up.append((request, outgoing, incoming))
+            if message:  # it is under way; who has not taken it in has not come
+                return incoming
             raise TimedOut(f"init: rank 0 of the MPI communicator had not come after {deadline.text()}")
         pause(attempt, deadline)
     raise AssertionError("unreachable")

@@ -99,9 +99,11 @@ class Mesh:
         return (own[0], 0) if address[0].startswith("127.") and own[0].startswith("127.") else None
 
     def close(self) -> None:
-        """Closes the door and whatever came and was not used. The fabric ends with its last communicator."""
+        """Closes the door and whatever came and was not used, and lets go of the fabric. Idempotent."""
         if self._door is not None:
             self._door.close()
+            self._door = None
+            del self.fabric
         with self._changed:
             for sock in self._came.values():
                 sock.close()
