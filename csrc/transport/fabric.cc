@@ -131,6 +131,7 @@ bool Fabric::poll() {
 }
 
 bool Fabric::drive(Driven& driven) {
+  if (driven.lost.load(std::memory_order_relaxed)) return false;
   Endpoint& endpoint = *driven.endpoint;
   try {
     const bool moved = endpoint.poll();
@@ -141,8 +142,10 @@ bool Fabric::drive(Driven& driven) {
     }
     return moved;
   } catch (const PeerLostError&) {
+    // For who needs that peer to find out, by its lanes or by check(); others go on.
+    driven.lost = true;
     waiter_.remove_descriptor(endpoint.descriptor());
-    throw;
+    return true;
   }
 }
 

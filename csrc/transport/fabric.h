@@ -49,7 +49,7 @@ class Fabric {
   Waiter& waiter() { return waiter_; }
 
   // Drives every endpoint that needs driving (sockets). True if anything moved. One load when there are none.
-  // Throws PeerLostError; the waiter no longer listens to that peer then, so that sleep stays sleep.
+  // A peer that is lost is left alone from then on: who needs it is told by its lanes and by check().
   bool poll();
   // Looks at every peer's life. Throws PeerLostError.
   void check();
@@ -60,6 +60,7 @@ class Fabric {
     Endpoint* endpoint = nullptr;
     std::mutex mutex;          // so that the waiter is told the newest
     bool wants_write = false;  // as the waiter was told
+    std::atomic<bool> lost{false};
   };
 
   Fabric(int rank, int size, std::shared_ptr<Segment> segment);
