@@ -130,9 +130,9 @@ def read(environ: Mapping[str, str] = os.environ) -> Settings:
 
 
 def _warn_unknown(environ: Mapping[str, str]) -> None:
-    known = [setting.variable for setting in SETTINGS]
+    known = {setting.name: setting.variable for setting in SETTINGS}
     for variable in sorted(environ):
-        if variable.startswith(PREFIX) and variable not in known:
-            near = difflib.get_close_matches(variable, known, n=1)
-            hint = f"did you mean {near[0]}?" if near else "the settings are " + ", ".join(known)
+        if variable.startswith(PREFIX) and variable not in known.values():
+            near = difflib.get_close_matches(variable.removeprefix(PREFIX), known, n=1)
+            hint = f"did you mean {known[near[0]]}?" if near else "there are " + ", ".join(known.values())
             logger.warning("unknown setting %s: %s", variable, hint)

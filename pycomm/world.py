@@ -75,7 +75,7 @@ class World:
         return found
 
     def close(self) -> None:
-        """Closes all communicators and the door, and lets go of the fabric: its descriptors and threads end here.
+        """Closes all communicators and the door, and lets go of the fabric, whose descriptors and threads end.
         Idempotent.
         """
         if getpid() != self.pid:  # a forked child: all this is its parent's

@@ -104,7 +104,7 @@ def _guest(comm: MpiCommunicator, rank: int, size: int, deadline: Deadline) -> G
 
 
 def _from_rank_0(comm: MpiCommunicator, message: bytes | None, deadline: Deadline) -> bytearray:
-    """What rank 0 has to say. It scatters one copy to each: a broadcast goes through ranks, and one that has not
+    """What rank 0 has to say, by a scatter: a broadcast goes through other ranks, and one that has not
     come would keep it from others. Started and polled, for a blocking call has no deadline.
     """
     size = comm.Get_size()
