@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 
 from pycomm.topo.levels import LevelGroups, LevelName, flat, split
 from pycomm.topo.rails import RailGroups
@@ -40,7 +41,7 @@ class Team:
     root: int = 0
     summed: frozenset[int] = frozenset()
 
-    @property
+    @cached_property
     def blocks(self) -> Fraction:
         """Of one rank, in all."""
         return sum(self.shares, Fraction(0))

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from itertools import accumulate
 
 from pycomm.topo.outline import Phase, Team
 from pycomm.topo.topology import Topology
@@ -36,6 +37,11 @@ def flows(op: str, algorithm: str, team: Team) -> Iterator[Flow]:
 
 def _own(team: Team, position: int) -> str:
     return "partial" if position in team.summed else "raw"
+
+
+def _before(team: Team) -> list[Fraction]:
+    """For each position the blocks of all shares before it; at the end, all."""
+    return list(accumulate(team.shares, initial=Fraction(0)))
 
 
 def _ring_reduce_scatter(team: Team) -> Iterator[Flow]:
@@ -73,22 +79,22 @@ def _direct_all_reduce(team: Team) -> Iterator[Flow]:
 
 
 def _halving_reduce_scatter(team: Team) -> Iterator[Flow]:
-    n = len(team.ranks)
+    n, before = len(team.ranks), _before(team)
     distance = n // 2
     while distance >= 1:
         for i in range(n):
             given = (i ^ distance) & ~(distance - 1)
             form = _own(team, i) if distance == n // 2 else "partial"
-            yield i, i ^ distance, sum(team.shares[given : given + distance], Fraction(0)), form
+            yield i, i ^ distance, before[given + distance] - before[given], form
         distance //= 2
 
 
 def _halving_all_gather(team: Team) -> Iterator[Flow]:
-    n, have = len(team.ranks), 1
+    n, before, have = len(team.ranks), _before(team), 1
     while have < n:
         for i in range(n):
             mine = i & ~(have - 1)
-            yield i, i ^ have, sum(team.shares[mine : mine + have], Fraction(0)), "complete"
+            yield i, i ^ have, before[mine + have] - before[mine], "complete"
         have *= 2
 
 

@@ -1,0 +1,59 @@
+import pytest
+
+from pycomm.cli import main
+
+
+def said(capsys: pytest.CaptureFixture[str], command: str) -> str:
+    assert main(["plan", *command.split()]) == 0
+    return capsys.readouterr().out
+
+
+def test_it_prints_the_plan(capsys: pytest.CaptureFixture[str]) -> None:
+    text = said(capsys, "all_reduce --ranks 8 --nodes 2 --bytes 1M --algorithm local=direct,rail=ring")
+    assert "all_reduce of up to 1.00 MiB · 8 ranks on 2 nodes" in text
+    assert "hierarchical(direct, ring)" in text
+    assert "no byte crosses a rail" in text
+
+
+def test_steps_are_those_of_one_rank(capsys: pytest.CaptureFixture[str]) -> None:
+    text = said(capsys, "broadcast --ranks 2 --bytes 64 --root 1 --steps 0")
+    assert "rank 0, step by step" in text
+    assert "recv out[" in text
+    assert "] <- 1" in text
+
+
+def test_bytes_are_those_of_the_larger_buffer(capsys: pytest.CaptureFixture[str]) -> None:
+    for collective in ("all_reduce", "reduce_scatter", "all_gather", "all_to_all", "broadcast", "reduce"):
+        assert f"{collective} of up to 64.0 KiB" in said(capsys, f"{collective} --ranks 4 --bytes 64K")
+    assert said(capsys, "barrier --ranks 4").startswith("barrier · 4 ranks on 1 node\n")
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ("all_reduce --ranks 7 --nodes 2", "7 ranks do not spread evenly over 2 nodes: use --node-sizes"),
+        ("all_reduce --ranks 0", "0 ranks do not spread evenly"),
+        ("all_reduce --node-sizes 2,0", "every node needs at least one rank, not [2, 0]"),
+        ("all_reduce --node-sizes 2,2 --nodes 2", "give --ranks and --nodes, or --node-sizes, or --rails"),
+        ("all_reduce --rails 0,1/2,3 --policy strict", "no rail is on every node"),
+        (
+            "all_reduce --algorithm fast",
+            "all_reduce has no algorithm 'fast'; algorithms of all_reduce here: ",
+        ),
+        ("all_reduce --steps 8", "--steps 8: ranks are 0 … 7"),
+    ],
+)
+def test_what_cannot_be_is_said_in_a_line(
+    capsys: pytest.CaptureFixture[str], command: str, message: str
+) -> None:
+    assert main(["plan", *command.split()]) == 2
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "wrong", ["--bytes 3X", "--node-sizes 2;3", "--rails 0,a", "--dtype float7", "--op xor"]
+)
+def test_arguments_that_cannot_be_read_are_refused(capsys: pytest.CaptureFixture[str], wrong: str) -> None:
+    with pytest.raises(SystemExit):
+        main(["plan", "all_reduce", *wrong.split()])
+    assert wrong.split()[0] in capsys.readouterr().err
