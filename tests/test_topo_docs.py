@@ -11,7 +11,7 @@ import pytest
 from pycomm.cli import main
 
 PAGE = Path(__file__).parent.parent / "docs" / "rails.md"
-SHOWN = re.compile(r"<!-- pycomm (?P<command>plan .*?) -->\n```text\n(?P<text>.*?)```\n", re.DOTALL)
+SHOWN = re.compile(r"```text\n\$ pycomm (?P<command>plan .*?)\n(?P<text>.*?)```\n", re.DOTALL)
 EXAMPLES = [match["command"] for match in SHOWN.finditer(PAGE.read_text())]
 
 
@@ -36,7 +36,7 @@ def test_a_plan_on_the_page_is_what_the_command_prints(command: str) -> None:
 if __name__ == "__main__":
     PAGE.write_text(
         SHOWN.sub(
-            lambda match: f"<!-- pycomm {match['command']} -->\n```text\n{printed(match['command'])}```\n",
+            lambda match: f"```text\n$ pycomm {match['command']}\n{printed(match['command'])}```\n",
             PAGE.read_text(),
         )
     )
