@@ -104,26 +104,21 @@ def is_loopback(address: str) -> bool:
     return ipaddress.ip_address(address.partition("%")[0]).is_loopback
 
 
-def outward_address(toward: str | None = None) -> str:
-    """The address that others reach this machine at: the source of its route to `toward`, or by default.
-
-    Loopback only if there is nothing else. Nothing is sent: connecting a datagram socket only looks up
-    the route.
+def outward_address() -> str:
+    """The address that other machines reach this one at: the source of its default route, else that of the
+    first interface that is up and no bridge. Loopback only if there is nothing else.
     """
-    documentation = ["192.0.2.1", "2001:db8::1"]  # RFC 5737, RFC 3849: routed like any far address
-    best = "127.0.0.1"
-    for target in ([toward] if toward else []) + documentation:
-        family = socket.AF_INET6 if ":" in target else socket.AF_INET
-        with socket.socket(family, socket.SOCK_DGRAM) as sock:
-            try:
-                sock.connect((target, 9))
-                address = str(sock.getsockname()[0])
-            except OSError:
-                continue
-        if not is_loopback(address):
-            return address
-        best = address if target == toward else best
-    return best
+    for far in ("192.0.2.1", "2001:db8::1"):  # RFC 5737, RFC 3849: documentation, routed like any far address
+        family = socket.AF_INET6 if ":" in far else socket.AF_INET
+        with socket.socket(family, socket.SOCK_DGRAM) as sock, contextlib.suppress(OSError):
+            sock.connect((far, 9))  # sends nothing: it only looks up the route
+            return str(sock.getsockname()[0])
+    for interface in interfaces():
+        if interface.up and not Path(f"/sys/class/net/{interface.name}/bridge").exists():
+            for address in interface.addresses:
+                if not is_loopback(address) and not ipaddress.ip_address(address).is_link_local:
+                    return address
+    return "127.0.0.1"
 
 
 def is_own(address: str) -> bool:

@@ -4,11 +4,11 @@
 
 from __future__ import annotations
 
-import importlib.metadata
-
 
 def namesake() -> str:
     """What to say where the other one is installed too, else ""."""
+    import importlib.metadata  # slow to load, and rarely needed
+
     try:
         version = importlib.metadata.version("pycomm")
     except importlib.metadata.PackageNotFoundError:

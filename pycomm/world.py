@@ -75,7 +75,7 @@ class World:
         return found
 
     def close(self) -> None:
-        """Closes all communicators and the door, and lets go of the fabric, whose descriptors and threads end.
+        """Closes all communicators and the door, and lets go of the fabric, descriptors and threads too.
         Idempotent.
         """
         if getpid() != self.pid:  # a forked child: all this is its parent's

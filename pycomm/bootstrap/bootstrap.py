@@ -20,6 +20,10 @@ class Bootstrap(Protocol):
     def secret(self) -> bytes:
         """Known to the ranks of the job and to nobody else."""
 
+    @property
+    def address(self) -> str | None:
+        """This rank's own address, as others have met it at; None where none has from another machine."""
+
     def all_gather(self, payload: bytes) -> list[bytes]:
         """Every rank's payload, by rank. Bounded by a deadline; its error names the ranks that never came."""
 
@@ -33,6 +37,7 @@ class Alone:
     rank = 0
     size = 1
     secret = b"nobody else is here"
+    address = None
 
     def all_gather(self, payload: bytes) -> list[bytes]:
         """One payload."""

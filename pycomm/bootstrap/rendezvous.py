@@ -19,6 +19,7 @@ from pycomm.deadline import Deadline
 from pycomm.door import Door, knock
 from pycomm.errors import Error, InvalidArgument, Mismatch, PeerLost, TimedOut, ranks_text
 from pycomm.handshake import Dialer, Identity, Refused, Visitor
+from pycomm.machine import is_loopback
 
 PURPOSE = "rendezvous"
 GRACE_S = 2.0  # a guest waits so much longer than the host, whose error says more
@@ -40,6 +41,11 @@ class Host:
         self._guests: dict[int, socket.socket] = {}
         self._changed = threading.Condition()
         self._door = Door(identity, listeners, self._admit)
+
+    @property
+    def address(self) -> str | None:
+        """See Bootstrap."""
+        return next(filter(None, map(_own_address, self._guests.values())), None)
 
     def wait(self, hint: str = "") -> None:
         """Returns when all have come. Raises TimedOut, naming those that have not."""
@@ -135,6 +141,7 @@ class Guest:
         self._sock = sock
         self._deadline = Deadline(deadline.left_s() + GRACE_S)
         self._timeout = deadline.text()
+        self.address = _own_address(sock)
 
     def all_gather(self, payload: bytes) -> list[bytes]:
         """See Bootstrap."""
@@ -180,6 +187,11 @@ def dial(identity: Identity, addresses: list[Address], deadline: Deadline) -> so
 def pause(attempt: int, deadline: Deadline) -> None:
     """Between two attempts: short at first, for ranks start at nearly the same time."""
     time.sleep(min(0.002 * 1.5 ** min(attempt, 10), 0.1, deadline.left_s()))
+
+
+def _own_address(sock: socket.socket) -> str | None:
+    address = str(sock.getsockname()[0])
+    return None if is_loopback(address) else address
 
 
 def _left(rank: int, size: int) -> PeerLost:

@@ -49,7 +49,7 @@ def wire(bootstrap: Bootstrap, settings: Settings, deadline: Deadline) -> Wired:
         entries = _introduce(bootstrap, settings, name)
         address_book.check_agreed(entries)
         groups = address_book.labelled(entries)
-        listener = _listen(entries, groups, bootstrap.rank)
+        listener = _listen(entries, groups, bootstrap)
         listeners.append(listener)
         at = listener.getsockname()[:2]
         identity = _identity(bootstrap, entries[0].nonce)
@@ -89,17 +89,18 @@ def _identity(bootstrap: Bootstrap, nonce: str) -> Identity:
     return Identity(nonce, bootstrap.rank, bootstrap.size, derive(bootstrap.secret, nonce))
 
 
-def _listen(entries: list[Entry], groups: list[list[int]], rank: int) -> socket.socket:
+def _listen(entries: list[Entry], groups: list[list[int]], bootstrap: Bootstrap) -> socket.socket:
     """Where this rank's connections come in: 127.0.(rail+1).(node+1) on one machine, else the outward
     address.
     """
+    rank = bootstrap.rank
     if len({entry.machine for entry in entries}) == 1:
         node = next(number for number, group in enumerate(groups) if rank in group)
         rail = entries[rank].rail
         rail = groups[node].index(rank) if rail is None else rail
         address = f"127.0.{rail % OCTET + 1}.{node % OCTET + 1}"
     else:
-        address = outward_address()
+        address = bootstrap.address or outward_address()
         if is_loopback(address):
             raise Error(
                 f"init: rank {rank} is on {socket.gethostname()}, other ranks are on other machines, and "
