@@ -258,3 +258,25 @@ def test_torchrun(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("[3. 3. 3.]") == 3
     assert time.monotonic() - started < 60
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_a_forked_child_that_closes_and_ends_harms_nobody(tmp_path: Path, transport: str) -> None:
+    path = script(
+        tmp_path,
+        """
+        comm = pycomm.init(timeout_s=20)
+        comm.all_reduce(np.ones(10))
+        child = os.fork()
+        if child == 0:
+            comm.close()
+            del comm
+            sys.exit(7)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+        print(comm.all_reduce(np.ones(1 << 18))[0], comm.all_to_all(np.arange(comm.size))[0] == comm.rank)
+        comm.close()
+        """,
+    )
+    done = run("-n", 3, "--timeout", 40, path, PYCOMM_TRANSPORT=transport)
+    assert done.returncode == 0, done.stderr
+    assert lines(done) == {rank: ["3.0 True"] for rank in range(3)}
