@@ -181,7 +181,8 @@ def _relayed(plan: Plan) -> str:
         return _some(f"rank {rank} by rank {owner}" for rank, owner in pairs)
     idle = sorted(_shareless(plan))
     if idle:
-        return f"no share is owned by rank {_some(idle)}: the owners of the node serve it"
+        own = "rank {} owns" if len(idle) == 1 else "ranks {} own"
+        return f"{own.format(_some(idle))} no share; what they add and get goes by the owners of their node"
     return "nothing"
 
 
