@@ -30,7 +30,8 @@ class Endpoint {
 
   // "shm", "tcp", "memory"
   virtual const char* transport() const = 0;
-  // The lane of a communicator's channel; made when first asked for. The reference stays valid until `forget`.
+  // The lane of a communicator's channel; made when first asked for. The reference stays valid until
+  // `forget`.
   virtual Lane& lane(std::uint32_t communicator, std::uint16_t channel) = 0;
   // Gives back all lanes of a closed communicator.
   virtual void forget(std::uint32_t communicator) = 0;
