@@ -67,6 +67,7 @@ class FlatPrograms {
   int channel_of(std::uint32_t lane) const { return static_cast<int>(lane) / world_size(); }
 
   const std::vector<FlatStep>& steps() const { return steps_; }
+  const Step& original(std::uint32_t lane, std::uint32_t step) const;  // as it is in its program
   std::span<const std::uint32_t> cells(const CellList& list) const {
     return {cells_.data() + list.first, list.count};
   }
@@ -96,7 +97,6 @@ class FlatPrograms {
   void check_pairs() const;
   [[noreturn]] void fail_unpaired(int sender, int receiver, int channel) const;
   void bound(CellList& list) const;
-  const Step& original(std::uint32_t lane, std::uint32_t step) const;
 
   std::span<const Program> programs_;
   Goal goal_;

@@ -9,12 +9,7 @@ void mark(std::span<Program> programs, const Goal& goal) {
   for (Program& program : programs)
     for (std::size_t c = 0; c < program.channels().size(); ++c) {
       std::size_t at = flat.lanes()[flat.lane(program.rank(), static_cast<int>(c))].first;
-      for (Step& step : program.channels()[c]) {
-        step.src_form = forms[at].src;
-        step.other_form = forms[at].other;
-        step.dst_form = forms[at].dst;
-        ++at;
-      }
+      for (Step& step : program.channels()[c]) forms[at++].mark(step);
     }
 }
 

@@ -27,6 +27,8 @@ struct StepForms {
   Form src = Form::kRaw;
   Form other = Form::kRaw;
   Form dst = Form::kRaw;
+
+  void mark(Step& step) const { step.src_form = src, step.other_form = other, step.dst_form = dst; }
 };
 
 class SymbolicRun {

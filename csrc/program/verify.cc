@@ -174,11 +174,28 @@ class Outcome {
   bool same_bits_ = true;
 };
 
+std::string forms_text(const Step& step) {
+  return std::string(name(step.src_form)) + ", " + name(step.other_form) + ", " + name(step.dst_form);
+}
+
+// What will be executed has to know the element types that it works on.
+void check_marks(const FlatPrograms& flat, const std::vector<StepForms>& forms) {
+  each_step(flat, [&](std::uint32_t lane, std::uint32_t number, const FlatStep&) {
+    const Step& is = flat.original(lane, number);
+    Step wanted = is;
+    forms[number].mark(wanted);
+    if (!(is == wanted))
+      flat.fail(lane, number, "it is marked " + forms_text(is) + " and should be " + forms_text(wanted));
+  });
+}
+
 bool run_to_goal(const FlatPrograms& flat) {
   check_races(flat);
   SymbolicRun run(flat);
-  run.run();
-  return Outcome(flat, run).same_bits();
+  const std::vector<StepForms> forms = run.run_and_mark();
+  const bool same_bits = Outcome(flat, run).same_bits();
+  if (!flat.uses_data()) check_marks(flat, forms);
+  return same_bits;
 }
 
 }  // namespace

@@ -29,9 +29,16 @@ struct Traffic {
   bool same_bits = true;  // every rank's result is the same expression, for the reductions
 };
 
-// Throws ProgramError at the first fault: an unmatched send, a deadlock, a contribution counted twice, a read
-// of what nobody wrote, a span overwritten while it is sent, racing channels, a wrong final state, or a byte
-// that crosses a rail though its (sender, receiver) pair is not among `declared`.
+// One run stands for all: messages pair up by sender, receiver and channel, in order, channels share no
+// memory that one of them writes, and a step that would overwrite what is still being sent waits, so that no
+// outcome depends on timing. Programs without kData are run a second time with input and output in one
+// memory.
+//
+// Throws ProgramError at the first fault: an unmatched send or receive, a deadlock, a contribution counted
+// twice, a read of what nobody wrote, a span overwritten while it is sent (where waiting for that is a
+// deadlock), racing channels, a message of another length than its receiver expects, a write to the input, a
+// wrong final state, marks other than the pass `mark` sets in programs without kData, or a byte that crosses
+// a rail though its (sender, receiver) pair is not among `declared`.
 Traffic verify(std::span<const Program> programs, const Goal& goal, const Placement& placement = {},
                const std::set<std::pair<int, int>>& declared = {});
 

@@ -362,6 +362,15 @@ TEST(marking_tells_raw_partial_and_complete) {
   CHECK_EQ(step(programs, 0, 3).dst_form, kComplete);
 }
 
+TEST(marks_are_right_in_programs_that_will_be_executed) {
+  auto programs = ring(3);
+  lower(programs, goal(3));
+  step(programs, 2, 1).src_form = Form::kPartial;
+  CHECK_EQ(fault(programs, goal(3)),
+           "rank 2, channel 0, step 1 \"recv_reduce out[0] = in[0] + <- 1 -> 0\": it is marked "
+           "partial, raw, partial and should be raw, raw, partial");
+}
+
 TEST(marking_one_rank_and_data_that_only_moves) {
   std::vector<Program> alone = ring(1);
   lower(alone, goal(1));

@@ -13,6 +13,8 @@ from pycomm.topo.topology import Place, Topology
 MAX_RANKS = 64
 MAX_UNEVEN_RANKS = 12  # beyond, there are millions of ways to be uneven: those are sampled
 MAX_RAILS_RANKS = 16  # of grids whose rails are then moved about
+MAX_DOMAINS_RANKS = 32  # of every grid of three levels; beyond, these:
+LARGE_DOMAIN_GRIDS = ((2, 4, 8), (3, 3, 7), (4, 2, 8), (4, 4, 4), (8, 2, 4), (16, 2, 2))
 SAMPLES = 60
 SEED = 20240229
 
@@ -150,10 +152,14 @@ def _samples(max_ranks: int) -> Iterator[Shape]:
 
 def _three_levels(max_ranks: int) -> Iterator[Shape]:
     """Grids of nodes × NUMA domains × ranks: rank-sharing inside a domain, then a node, then along a rail."""
-    for nodes in range(2, max_ranks // 4 + 1):
-        for domains in range(2, max_ranks // nodes // 2 + 1):
-            for local in range(2, max_ranks // nodes // domains + 1):
+    most = min(max_ranks, MAX_DOMAINS_RANKS)
+    for nodes in range(2, most // 4 + 1):
+        for domains in range(2, most // nodes // 2 + 1):
+            for local in range(2, most // nodes // domains + 1):
                 yield _three_level_grid(nodes, domains, local)
+    for nodes, domains, local in LARGE_DOMAIN_GRIDS:
+        if nodes * domains * local <= max_ranks:
+            yield _three_level_grid(nodes, domains, local)
 
 
 def _three_level_grid(nodes: int, domains: int, local: int) -> Shape:
