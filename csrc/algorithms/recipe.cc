@@ -13,8 +13,7 @@ namespace {
 // whole chunks.
 int chunks_per_channel(const Hierarchy& h) {
   int chunks = 1;
-  for (int level = 0; level < h.depth(); ++level)
-    if (!h.by_leader(level) && h.shape(level).reduce_scatter != nullptr) chunks *= h.widest(level);
+  for (int level = 0; level < h.depth(); ++level) chunks *= h.shape(level).parts(h.widest(level));
   return chunks;
 }
 

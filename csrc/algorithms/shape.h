@@ -11,6 +11,7 @@ namespace pycomm {
 // Null where the shape has no such form.
 struct Shape {
   const char* name;
+  int (*parts)(int ranks);  // into how many shares it cuts the data of a group
   void (*reduce_scatter)(Program&, const Group&, const Shares&);
   void (*all_gather)(Program&, const Group&, const Shares&);
   void (*all_reduce)(Program&, const Group&, const Span&);
