@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from hashlib import sha256
+from operator import index
 from types import TracebackType
-from typing import Any
+from typing import Any, SupportsIndex
 
 from numpy import array, array_equal, empty, frombuffer, int64, ndarray, uint8
 
-from pycomm._C import Goal
 from pycomm.buffers import as_array, dtype_name, named_dtype
 from pycomm.call import Spec
 from pycomm.collectives import KINDS, SUM
 from pycomm.counters import Traffic, traffic
 from pycomm.errors import InvalidArgument, Mismatch
-from pycomm.own_algorithm import AUTO, TAKEN, Build, build_programs
+from pycomm.own_algorithm import AUTO, TAKEN, Build, OwnAlgorithm
 from pycomm.planning import Algorithm
 from pycomm.runner import Runner
 from pycomm.topo import Plan
@@ -191,26 +191,24 @@ class Communicator:
             self._parts[part] = Communicator(self._world, tuple(chosen), self._id | part, self._timeout_s)
         return self._parts[part]
 
-    def split(self, color: int | None, key: int | None = None) -> Communicator | None:
+    def split(self, color: SupportsIndex | None, key: SupportsIndex | None = None) -> Communicator | None:
         """One communicator for each color, of the members that passed it. Called by all members.
 
         Args:
             color: From 0 on; None: this rank is in none, and gets None.
             key: Members are ordered by key, then by rank here; by default by rank alone.
         """
-        if color is not None and (not isinstance(color, int) or color < 0):
+        mine = [_whole("color", color, -1), _whole("key", key, self.rank)]
+        if color is not None and mine[0] < 0:
             raise InvalidArgument(f"split: color={color!r} is not a whole number from 0 on, nor None")
-        if key is not None and not isinstance(key, int):
-            raise InvalidArgument(f"split: key={key!r} is not a whole number")
-        with self._world.lock:
-            mine = [
-                -1 if color is None else color,
-                self.rank if key is None else key,
-                self._world.next_number,
-            ]
-            said = self.all_gather(array(mine, int64), algorithm=AUTO)
+        if not self._world.lock.acquire(blocking=False):  # the ranks could number the two unlike
+            raise InvalidArgument("split: another thread is inside comm.split: split in one thread")
+        try:
+            said = self.all_gather(array([*mine, self._world.next_number], int64), algorithm=AUTO)
             number = int(said[:, 2].max())
             self._world.next_number = number + 1
+        finally:
+            self._world.lock.release()
         if color is None:
             return None
         chosen = sorted(
@@ -256,7 +254,8 @@ class Communicator:
             name: Not one of pycomm's own.
             collective: What it does, such as "all_reduce".
             build: Writes one rank's program: `program`, the `Group` seen from that rank, and `data`,
-                the Span of the rank's whole data, in place.
+                the Span of the rank's whole data, in place. Of a rooted collective the group's first
+                rank is the root.
             chunks: Into how many chunks a block is cut; by default as many as ranks where there is one
                 block, else 1.
 
@@ -268,7 +267,8 @@ class Communicator:
             raise InvalidArgument(f"install: {collective!r} is no collective: use one of {', '.join(KINDS)}")
         if name in TAKEN:
             raise InvalidArgument(f"install: {name!r} is an algorithm of pycomm's own: choose another name")
-        programs = build_programs(Goal(collective, self.size), self.topology, build, chunks)
+        own = OwnAlgorithm(collective, self.topology, build, chunks)
+        programs = own.programs()
         digest = frombuffer(sha256(b"".join(program.pack() for program in programs)).digest(), uint8)
         everyone = self.all_gather(digest, algorithm=AUTO)
         for member in range(self.size):
@@ -276,7 +276,7 @@ class Communicator:
                 raise Mismatch(
                     f"install: rank {member} has built another {name!r} than rank 0: use the same code"
                 )
-        self._runner.planning.install(name, collective, programs)
+        self._runner.planning.install(name, own)
         self._runner.table.clear()
 
     def counters(self) -> Traffic:
@@ -301,3 +301,10 @@ class Communicator:
     def __repr__(self) -> str:
         nodes = len(self.topology.nodes)
         return f"Communicator(rank {self.rank} of {self.size}, {nodes} node{'s' * (nodes > 1)})"
+
+
+def _whole(what: str, value: SupportsIndex | None, default: int) -> int:
+    try:
+        return default if value is None else index(value)
+    except TypeError:
+        raise InvalidArgument(f"split: {what}={value!r} is not a whole number") from None

@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any, TypeAlias
 
-from pycomm._C import Bound, Goal, Program, Request
+from pycomm._C import Bound, Goal, Request
 from pycomm.call import Spec
 from pycomm.collectives import KINDS
 from pycomm.deadline import Deadline
 from pycomm.errors import InvalidArgument
 from pycomm.log import TRACE, logger
-from pycomm.own_algorithm import AUTO
+from pycomm.own_algorithm import AUTO, OwnAlgorithm
 from pycomm.topo import Plan, Planner
 from pycomm.world import World
 
@@ -32,7 +32,7 @@ class Planning:
         self._rank = ranks.index(world.fabric.rank)
         policy: Any = world.settings.policy  # one of its names: settings has checked
         self._planner = Planner(self.topology, world.profile, policy)
-        self._own: dict[tuple[str, str], list[Program]] = {}  # by collective and name
+        self._own: dict[tuple[str, str], OwnAlgorithm] = {}  # by collective and name
 
     def plan(self, spec: Spec) -> Plan:
         """The plan for a request. Raises InvalidArgument where there is none; the text lists what can be."""
@@ -52,12 +52,13 @@ class Planning:
 
     def bind(self, spec: Spec) -> tuple[Bound, Request]:
         """What the core runs for a request. Connects to the peers that its program names."""
-        own = self._own.get((spec.collective, str(self._named(spec.algorithm))))
+        name = str(self._named(spec.algorithm))
+        own = self._own.get((spec.collective, name))
         if own is None:
             plan = self.plan(spec)
             programs, name = plan.programs, f"{plan.algorithm} {plan.channels}"
         else:
-            programs, name = own, str(spec.algorithm)
+            programs = own.programs(spec.root)
         program = programs[self._rank]
         peers = [self._ranks[peer] for peer in program.peers]
         self._world.connections.ensure_connected(peers, Deadline(self.timeout_s))
@@ -68,9 +69,9 @@ class Planning:
         digest = int.from_bytes(sha256(name.encode()).digest()[:8], "little")
         return bound, Request(spec.collective, spec.reduction, spec.dtype, spec.elements, spec.root, digest)
 
-    def install(self, name: str, collective: str, programs: list[Program]) -> None:
-        """Keeps the proved programs of an algorithm of the user's."""
-        self._own[collective, name] = programs
+    def install(self, name: str, own: OwnAlgorithm) -> None:
+        """Keeps an algorithm of the user's."""
+        self._own[own.collective, name] = own
 
     def _named(self, algorithm: Any) -> Algorithm:
         if algorithm is None:

@@ -43,7 +43,7 @@ class World:
         profile: The costs that plans are made with; the same on every rank.
         next_number: Communicators are numbered; each takes a number that its members agree on.
         pid: The process that all this belongs to; a forked child must not touch it.
-        lock: Held while a communicator is numbered.
+        lock: Held while a communicator is split.
         members: The working parts of the communicators.
     """
 

@@ -306,6 +306,40 @@ def test_split_orders_by_key_and_leaves_out() -> None:
     threads(4, run)
 
 
+def test_an_own_algorithm_with_a_root_is_proved_for_each() -> None:
+    def chain(program: pycomm.Program, group: pycomm.Group, data: pycomm.Span) -> None:
+        if group.index > 0:
+            program.recv(group.peer(-1), data)
+        if group.index + 1 < group.size:
+            program.send(group.peer(+1), data)
+
+    def run(comm: Communicator) -> None:
+        comm.install("chain", "broadcast", chain)
+        for root in range(comm.size):
+            x = np.full(5, comm.rank, np.int64)
+            assert comm.broadcast(x, root, algorithm="chain").tolist() == [root] * 5
+
+    threads(Topology.from_sizes([3, 2]), run)
+
+
+def test_an_own_algorithm_that_differs_between_ranks_is_refused() -> None:
+    def run(comm: Communicator) -> None:
+        def build(program: pycomm.Program, group: pycomm.Group, data: pycomm.Span) -> None:
+            if group.index:
+                program.send(group.at(0), data)
+                program.recv(group.at(0), data)
+            else:
+                for peer in group.ranks[1:] if comm.rank else group.ranks[:0:-1]:
+                    program.recv_reduce(peer, data)
+                for peer in group.ranks[1:]:
+                    program.send(peer, data)
+
+        comm.install("mine", "all_reduce", build)
+
+    with pytest.raises(Mismatch, match="install: rank 1 has built another 'mine' than rank 0"):
+        threads(3, run)
+
+
 def test_local_and_rail_parts() -> None:
     def run(comm: Communicator) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
         local, rail, both = comm.local, comm.rail, comm.local.rail
