@@ -4,7 +4,10 @@ import subprocess
 import sys
 
 # What a stub cannot say of a pybind11 class: its metaclass, and an __init__ that only raises.
-KNOWN = ("is inconsistent, metaclass differs", '__init__ is inconsistent, stub does not have *args parameter "args"')
+KNOWN = (
+    "is inconsistent, metaclass differs",
+    '__init__ is inconsistent, stub does not have *args parameter "args"',
+)
 
 
 def test_the_stub_is_true() -> None:

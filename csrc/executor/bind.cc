@@ -110,6 +110,7 @@ std::uint64_t Bound::total(const Operand& operand) const {
 BoundStep Bound::bind(const Step& step) {
   BoundStep bound;
   bound.op = step.op;
+  receives_ |= step.receives();
   bound.peer = step.peer;
   bound.to = {step.to[0], step.to[1]};
   bound.dst = place(step.dst, step.dst_form);

@@ -65,6 +65,8 @@ class Bound {
   const Extent& extent(std::uint32_t index) const { return extents_[index]; }
   std::uint64_t input_bytes() const;
   std::uint64_t output_bytes() const;
+  // Whether any step hears from a peer.
+  bool receives() const { return receives_; }
   // Whether any step reads or writes the area: a broadcast needs no input but at its root.
   bool uses(Area area) const { return used_[static_cast<std::size_t>(area)]; }
   // Bytes that an area needs beside the caller's buffers.
@@ -88,6 +90,7 @@ class Bound {
   std::vector<std::pair<int, int>> links_;
   std::array<std::uint64_t, kAreas> scratch_ = {};
   std::array<bool, kAreas> used_ = {};
+  bool receives_ = false;
 };
 
 // First element of chunk `chunk` of a block of `count` elements cut into `chunks`: floor(chunk * count /

@@ -163,6 +163,7 @@ void Communicator::begin(Operation& operation) {
   const Order& order = operation.order_;
   find_lanes(*order.bound);
   watch_.announce(operation.call_);
+  if (!order.bound->receives()) watch_.compare(operation.call_);
   const Envelope envelope{operation.call_.fingerprint, operation.call_.sequence, 0};
   execution_.begin(*order.bound, order.input, order.output, lanes_, envelope, slice_bytes_);
   operation.begun_ = true;

@@ -115,6 +115,7 @@ std::string Watch::timed_out(const Call& call, const Execution& execution) {
 }
 
 void Watch::mismatch(const Call& call, int member) {
+  look_at_faults(call);  // the peer may have found out first, and have said more
   std::string text = "the ranks disagree at call #" + std::to_string(call.sequence) + ": " +
                      members_.label(members_.rank) + " asks for " + call.request.text(call.sequence);
   std::uint64_t sequence = 0;

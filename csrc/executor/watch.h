@@ -31,6 +31,9 @@ class Watch {
 
   // Writes this rank's arrival line.
   void announce(const Call& call);
+  // Throws CallError if a peer on this node has asked for something else in the same call. For ranks that
+  // only send: no message would tell them.
+  void compare(const Call& call) { look_at_arrivals(call); }
   // Throws CallError if the call can no longer succeed. May cost system calls: only when it has waited for a
   // while.
   void look(const Call& call, const Execution& execution);

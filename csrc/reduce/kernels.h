@@ -59,8 +59,9 @@ struct Product {
   }
 };
 
-// Min and max give the same bits whichever operand comes first, for ranks add up in unlike orders: of two zeros min
-// takes the negative one and max the positive one, as sums of them do; a sum is also what makes a NaN of a NaN.
+// Min and max give the same bits whichever operand comes first, for ranks add up in unlike orders: of two
+// zeros min takes the negative one and max the positive one, as sums of them do; a sum is also what makes a
+// NaN of a NaN.
 struct Min {
   static constexpr bool kRounds = false;
   template <class T>

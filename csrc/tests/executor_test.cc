@@ -1,4 +1,5 @@
 // Programs run for real, with ranks as threads; meant for the sanitizers as much as for the results.
+#include <atomic>
 #include <cstring>
 #include <numeric>
 
@@ -125,6 +126,33 @@ TEST(unlike_requests_are_a_mismatch_on_every_rank) {
     CHECK_THROWS(rank.communicator->run(order, nullptr), "the ranks disagree at call #1");
     CHECK_THROWS(rank.communicator->run(order, nullptr), "failed in an earlier call");
   });
+}
+
+// Each of the two thinks that it is the root, so neither hears from the other: the later one sees it, and
+// tells.
+TEST(unlike_roots_are_a_mismatch) {
+  std::atomic<int> mismatches{0};
+  on_threads(2, [&](int r, RankThread& rank) {
+    Recipe recipe = flat(Collective::kBroadcast, 2, "direct");
+    const Binding binding{6, Dtype::kFloat32, Reduction::kSum};
+    recipe.goal.root = r;
+    Request request = request_for(recipe, binding);
+    request.root = r;
+    std::vector<float> x(6);
+    auto* memory = reinterpret_cast<std::byte*>(x.data());
+    const auto program = build(recipe)[static_cast<std::size_t>(r)];
+    const Order order{std::make_shared<Bound>(program, recipe.goal, binding), request, memory, memory,
+                      seconds(20)};
+    try {
+      rank.communicator->run(order, nullptr);
+      rank.communicator->run(order, nullptr);
+    } catch (const CallError& error) {
+      mismatches += error.kind == ErrorKind::kMismatch;
+      CHECK(std::string(error.what()).find("root 0") != std::string::npos);
+      CHECK(std::string(error.what()).find("root 1") != std::string::npos);
+    }
+  });
+  CHECK(mismatches >= 1);
 }
 
 TEST(a_rank_that_never_comes_is_named) {

@@ -1,5 +1,5 @@
-// A lane: an ordered path for the messages of one channel of one communicator to one peer, and back. Nothing here
-// ever blocks; bytes of one lane never wait behind another's.
+// A lane: an ordered path for the messages of one channel of one communicator to one peer, and back. Nothing
+// here ever blocks; bytes of one lane never wait behind another's.
 #pragma once
 
 #include <cstddef>
@@ -8,8 +8,8 @@
 
 namespace pycomm {
 
-// Leads a message. Sender and receiver derive it independently from their own request and program; that the two are
-// equal is what makes a wrong answer in silence impossible.
+// Leads a message. Sender and receiver derive it independently from their own request and program; that the
+// two are equal is what makes a wrong answer in silence impossible.
 struct Envelope {
   std::uint64_t fingerprint = 0;  // of the request: collective, reduction, dtype, count, root
   std::uint64_t sequence = 0;     // of the call, within its communicator
@@ -23,23 +23,26 @@ class Lane {
   virtual ~Lane() = default;
 
   // -- Sending: begin a message, push its bytes, begin the next one.
-  // Accepts a message's envelope, or returns false while there is no room for it. A message without bytes is complete.
+  // Accepts a message's envelope, or returns false while there is no room for it. A message without bytes is
+  // complete.
   virtual bool begin(const Envelope& envelope) = 0;
   // Accepts up to `bytes` of the begun message's payload and returns how many; 0 while there is no credit.
   virtual std::size_t push(const std::byte* data, std::size_t bytes) = 0;
-  // True when the transport no longer reads any pushed byte from the caller's memory (its span may be overwritten).
+  // True when the transport no longer reads any pushed byte from the caller's memory (its span may be
+  // overwritten).
   virtual bool released() = 0;
 
   // -- Receiving: look at the envelope, take its bytes; the message ends by itself with its last byte.
-  // The envelope of the message at the head, or nullptr while there is none. Stays until its last byte is taken; for
-  // a message without bytes, until `finish`.
+  // The envelope of the message at the head, or nullptr while there is none. Stays until its last byte is
+  // taken; for a message without bytes, until `finish`.
   virtual const Envelope* head() = 0;
-  // Bytes of the head message that lie in transport memory now, to be read in place: never an element split in two if
-  // elements are 1, 2, 4 or 8 bytes. Valid until the next call on this lane. May be empty.
+  // Bytes of the head message that lie in transport memory now, to be read in place: never an element split
+  // in two if elements are 1, 2, 4 or 8 bytes. Valid until the next call on this lane. May be empty.
   virtual std::span<const std::byte> peek() = 0;
   // Gives back bytes seen by `peek`.
   virtual void pop(std::size_t bytes) = 0;
-  // Moves up to `bytes` of the head message's payload to `to`, straight from the wire where the transport can.
+  // Moves up to `bytes` of the head message's payload to `to`, straight from the wire where the transport
+  // can.
   virtual std::size_t pull(std::byte* to, std::size_t bytes) = 0;
   // Ends a head message that has no bytes.
   virtual void finish() = 0;
