@@ -29,7 +29,7 @@ bool publish_fault(SegmentControl& control, std::uint32_t kind, int culprit, std
   fault.communicator.store(communicator, std::memory_order_relaxed);
   fault.sequence.store(sequence, std::memory_order_relaxed);
   const std::size_t length = fitting(text, sizeof(fault.text) - 1);
-  std::memcpy(fault.text, text.data(), length);
+  text.copy(fault.text, length);
   fault.text[length] = '\0';
   fault.state.store(kReadable, std::memory_order_release);
   return true;
