@@ -112,9 +112,11 @@ CellList FlatPrograms::flatten(const Span& span, std::uint32_t lane, std::uint32
       fail(lane, step,
            span.text() + " is outside of " + name(run.buffer) + ", which has " +
                chunk_count(static_cast<std::size_t>(size)));
-    const std::uint32_t base = cell(rank, run.buffer, 0);
-    for (std::int32_t i = 0; i < run.count; ++i)
-      cells_.push_back(base + static_cast<std::uint32_t>(run.start + i * run.stride));
+    const std::size_t old = cells_.size();
+    cells_.resize(old + static_cast<std::size_t>(run.count));
+    std::uint32_t next = cell(rank, run.buffer, run.start);
+    for (std::size_t i = old; i < cells_.size(); ++i, next += static_cast<std::uint32_t>(run.stride))
+      cells_[i] = next;
   }
   bound(list);
   return list;

@@ -1,6 +1,7 @@
 #include "program/symbolic_run.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <utility>
 
@@ -48,7 +49,9 @@ Origin block_of_output(const Goal& goal, int rank, std::int32_t block) {
 }
 
 SymbolicRun::SymbolicRun(const FlatPrograms& flat)
-    : flat_(flat), words_((static_cast<std::size_t>(flat.world_size()) + kWordBits - 1) / kWordBits) {
+    : flat_(flat),
+      words_((static_cast<std::size_t>(flat.world_size()) + kWordBits - 1) / kWordBits),
+      everyone_(~std::uint64_t{0} >> (kWordBits * words_ - static_cast<std::size_t>(flat.world_size()))) {
   origins_.assign(flat.cell_count(), -1);
   sets_.assign(flat.cell_count() * words_, 0);
   expressions_.assign(flat.cell_count(), 0);
@@ -242,18 +245,27 @@ void SymbolicRun::check_order(std::uint32_t lane, const CellList& dst, const Cel
 
 Form SymbolicRun::form(std::uint32_t lane, const CellList& span) const {
   if (!reduces(flat_.goal().collective)) return Form::kRaw;
-  bool raw = false, partial = false, whole = false;
-  std::uint32_t odd = 0;
-  for (std::uint32_t cell : flat_.cells(span)) {
-    const int ranks = count(cell);
-    const bool between = ranks > 1 && ranks < flat_.world_size();
-    if (between != partial) odd = cell;
-    (between ? partial : ranks == flat_.world_size() ? whole : raw) = true;
+  std::array<bool, 3> seen = {};
+  for (std::uint32_t cell : flat_.cells(span)) seen[static_cast<std::size_t>(form(cell))] = true;
+  const auto [raw, partial, complete] = seen;
+  if (partial && (raw || complete)) fail_mixed(lane, span);
+  return partial ? Form::kPartial : complete ? Form::kComplete : Form::kRaw;
+}
+
+Form SymbolicRun::form(std::uint32_t cell) const {
+  if (words_ == 1) {  // the common case, without counting
+    const std::uint64_t set = sets_[cell];
+    return set == everyone_ ? Form::kComplete : (set & (set - 1)) == 0 ? Form::kRaw : Form::kPartial;
   }
-  if (partial && (raw || whole))
-    fail(lane, "a span of partial sums and other values has no one element type: " + flat_.cell_text(odd) +
-                   " is " + value_text(odd));
-  return partial ? Form::kPartial : whole ? Form::kComplete : Form::kRaw;
+  const int ranks = count(cell);
+  return ranks == flat_.world_size() ? Form::kComplete : ranks == 1 ? Form::kRaw : Form::kPartial;
+}
+
+void SymbolicRun::fail_mixed(std::uint32_t lane, const CellList& span) const {
+  std::string text;
+  for (std::uint32_t cell : flat_.cells(span))
+    if (form(cell) != Form::kPartial) text = flat_.cell_text(cell) + " is " + value_text(cell);
+  fail(lane, "a span of partial sums and other values has no one element type: " + text);
 }
 
 int SymbolicRun::count(std::uint32_t cell) const {

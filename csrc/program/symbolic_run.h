@@ -43,7 +43,7 @@ class SymbolicRun {
   std::vector<StepForms> run_and_mark();
 
   Origin origin(std::uint32_t cell) const { return origins_[cell]; }
-  bool complete(std::uint32_t cell) const { return count(cell) == flat_.world_size(); }
+  bool complete(std::uint32_t cell) const { return form(cell) == Form::kComplete; }
   // Equal for equal expressions over the same contributions, where a + b is b + a, but (a + b) + c is not a +
   // (b + c).
   std::uint64_t expression(std::uint32_t cell) const { return expressions_[cell]; }
@@ -80,10 +80,13 @@ class SymbolicRun {
   [[noreturn]] void fail(std::uint32_t lane, const std::string& why) const;
   int count(std::uint32_t cell) const;
   Form form(std::uint32_t lane, const CellList& span) const;
+  Form form(std::uint32_t cell) const;
+  [[noreturn]] void fail_mixed(std::uint32_t lane, const CellList& span) const;
   StepForms& forms_here(std::uint32_t lane) { return (*forms_)[lanes_[lane].next]; }
 
   const FlatPrograms& flat_;
-  const std::size_t words_;  // of a set of ranks
+  const std::size_t words_;       // of a set of ranks
+  const std::uint64_t everyone_;  // in the last of these words
   std::vector<Origin> origins_;
   std::vector<std::uint64_t> sets_;  // whose contributions a cell holds, words_ words a cell
   std::vector<std::uint64_t> expressions_;

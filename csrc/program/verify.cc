@@ -192,10 +192,19 @@ void check_marks(const FlatPrograms& flat, const std::vector<StepForms>& forms) 
 bool run_to_goal(const FlatPrograms& flat) {
   check_races(flat);
   SymbolicRun run(flat);
-  const std::vector<StepForms> forms = run.run_and_mark();
-  const bool same_bits = Outcome(flat, run).same_bits();
-  if (!flat.uses_data()) check_marks(flat, forms);
-  return same_bits;
+  if (flat.uses_data())
+    run.run();
+  else
+    check_marks(flat, run.run_and_mark());
+  return Outcome(flat, run).same_bits();
+}
+
+void run_in_one_memory(FlatPrograms& flat) {
+  if (!flat.place_in_one_memory()) return;
+  check_races(flat);
+  SymbolicRun run(flat);
+  run.run();
+  Outcome(flat, run).same_bits();
 }
 
 }  // namespace
@@ -205,7 +214,7 @@ Traffic verify(std::span<const Program> programs, const Goal& goal, const Placem
   FlatPrograms flat(programs, goal);
   Traffic traffic = Meter(flat, placement, declared).count();
   traffic.same_bits = run_to_goal(flat);
-  if (flat.place_in_one_memory()) run_to_goal(flat);
+  run_in_one_memory(flat);
   return traffic;
 }
 

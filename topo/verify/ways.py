@@ -15,6 +15,7 @@ from pycomm.topo.topology import Topology
 from pycomm.topo.verify.shapes import Shape
 
 CHANNELS = (1, 2)
+MAX_RANKS_ONE_CHANNEL = 32  # in larger groups always two, either of which is what one alone would be
 ROOTED = ("broadcast", "reduce")
 MAX_RANKS_EVERY_ROOT = 6  # in larger groups not every rank is tried as the root,
 MAX_RANKS_TWO_ROOTS = 16  # but the first and the last; then the last, which on uneven nodes owns no share
@@ -70,11 +71,12 @@ class Way:
 
 def ways(shape: Shape, collectives: Sequence[str] = COLLECTIVES) -> Iterator[Way]:
     """Every way to do each of the collectives over a shape."""
+    ranks = shape.topology.world_size
     for collective in collectives:
-        for root in _roots(collective, shape.topology.world_size):
-            goal = _C.Goal(collective, shape.topology.world_size, root)
+        for root in _roots(collective, ranks):
+            goal = _C.Goal(collective, ranks, root)
             for algorithms in _algorithms(collective, len(shape.levels)):
-                for channels in CHANNELS:
+                for channels in CHANNELS if ranks <= MAX_RANKS_ONE_CHANNEL else CHANNELS[-1:]:
                     yield Way(shape, goal, algorithms, channels)
 
 
