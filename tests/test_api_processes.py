@@ -43,7 +43,7 @@ def test_examples_are_short(path: Path) -> None:
     assert len(path.read_text().splitlines()) <= 40
 
 
-@pytest.mark.parametrize("nodes", ["1", "2", "3+1"])
+@pytest.mark.parametrize("nodes", ["1", "2", "3,1"])
 @pytest.mark.parametrize("transport", TRANSPORTS)
 def test_hello(nodes: str, transport: str) -> None:
     done = run("-n", 4, "--nodes", nodes, EXAMPLES / "hello.py", PYCOMM_TRANSPORT=transport)
@@ -75,7 +75,7 @@ def test_nodes_and_transports_are_as_asked(tmp_path: Path) -> None:
             print(comm.topology, *kinds)
         """,
     )
-    done = run("-n", 3, "--nodes", "2+1", path)
+    done = run("-n", 3, "--nodes", "2,1", path)
     assert [lines(done)[rank][0].split(") ")[1] for rank in range(3)] == ["shm tcp", "shm tcp", "tcp tcp"]
     assert "Topology(2 nodes, 3 ranks: node0[0 1] node1[2])" in done.stdout
     done = run("-n", 3, path, PYCOMM_TRANSPORT="tcp")

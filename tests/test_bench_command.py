@@ -34,7 +34,7 @@ def records(path: Path) -> list[dict[str, object]]:
 def test_every_collective_is_right_over_two_nodes(collective: str, tmp_path: Path) -> None:
     sizes = ["-b", "8", "-e", "128K", "-f", "128"]
     text = bench(
-        *(collective, *sizes, "-n", "3", "-w", "1", "--ranks", "3", "--nodes", "2", "-r", "1"),
+        *(collective, *sizes, "-n", "3", "-w", "1", "--nodes", "2,1", "-r", "1"),
         *("--json", str(tmp_path / "json")),
     )
     found = records(tmp_path / "json")

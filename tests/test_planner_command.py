@@ -15,6 +15,13 @@ def test_it_prints_the_plan(capsys: pytest.CaptureFixture[str]) -> None:
     assert "no byte crosses a rail" in text
 
 
+def test_nodes_are_even_or_as_given(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "8 ranks on 2 nodes" in said(capsys, "all_reduce --nodes 2")
+    assert "5 ranks on 2 nodes" in said(capsys, "all_reduce --ranks 5 --nodes 2")
+    assert "6 ranks on 3 nodes" in said(capsys, "all_reduce --nodes 3,2,1")
+    assert "6 ranks on 3 nodes" in said(capsys, "all_reduce --nodes 3,2,1 --ranks 6")
+
+
 def test_steps_are_those_of_one_rank(capsys: pytest.CaptureFixture[str]) -> None:
     text = said(capsys, "broadcast --ranks 2 --bytes 64 --root 1 --steps 0")
     assert "rank 0, step by step" in text
@@ -31,10 +38,12 @@ def test_bytes_are_those_of_the_larger_buffer(capsys: pytest.CaptureFixture[str]
 @pytest.mark.parametrize(
     ("command", "message"),
     [
-        ("all_reduce --ranks 7 --nodes 2", "7 ranks do not spread evenly over 2 nodes: use --node-sizes"),
-        ("all_reduce --ranks 0", "0 ranks do not spread evenly"),
-        ("all_reduce --node-sizes 2,0", "every node needs at least one rank, not [2, 0]"),
-        ("all_reduce --node-sizes 2,2 --nodes 2", "give --ranks and --nodes, or --node-sizes, or --rails"),
+        ("all_reduce --ranks 2 --nodes 3", "2 ranks cannot be on 3 nodes"),
+        ("all_reduce --ranks 0", "a job has at least 1"),
+        ("all_reduce --nodes 2,0", "--nodes 2,0: give a number such as 2, or each one's ranks"),
+        ("all_reduce --nodes 2;3", "--nodes 2;3: give a number such as 2"),
+        ("all_reduce --nodes 3,2 --ranks 4", "that makes 5 ranks, not 4"),
+        ("all_reduce --nodes 2 --rails 0,1/0,1", "give --ranks and --nodes, or --rails"),
         ("all_reduce --rails 0,1/2,3 --policy strict", "no rail is on every node"),
         (
             "all_reduce --algorithm fast",
@@ -50,9 +59,7 @@ def test_what_cannot_be_is_said_in_a_line(
     assert message in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    "wrong", ["--bytes 3X", "--node-sizes 2;3", "--rails 0,a", "--dtype float7", "--op xor"]
-)
+@pytest.mark.parametrize("wrong", ["--bytes 3X", "--rails 0,a", "--dtype float7", "--op xor"])
 def test_arguments_that_cannot_be_read_are_refused(capsys: pytest.CaptureFixture[str], wrong: str) -> None:
     with pytest.raises(SystemExit):
         main(["plan", "all_reduce", *wrong.split()])

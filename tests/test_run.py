@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from pycomm.cli.run import command_line, node_sizes
+from pycomm.cli.run import command_line
 from pycomm.errors import InvalidArgument
+from pycomm.launch.nodes import node_sizes
 
 ROOT = Path(__file__).parent.parent
 
@@ -175,21 +176,23 @@ def test_modules_and_other_commands() -> None:
 
 
 def test_nodes_are_even_or_as_given() -> None:
-    assert node_sizes(8, None) == [8]
+    assert node_sizes(None, 8, 2) == [8]
+    assert node_sizes(None, None, 2) == [2]
     for ranks in range(1, 20):
         for nodes in range(1, ranks + 1):
-            sizes = node_sizes(ranks, str(nodes))
+            sizes = node_sizes(str(nodes), ranks, ranks)
             assert (sum(sizes), len(sizes)) == (ranks, nodes)
             assert max(sizes) - min(sizes) <= 1
-    assert node_sizes(6, "2+3+1") == [2, 3, 1]
+    assert node_sizes("2,3,1", 6, 2) == node_sizes("2,3,1", None, 2) == [2, 3, 1]
 
 
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("-n", 0, "x.py"), "at least 1 rank"),
+        (("-n", 0, "x.py"), "has at least 1"),
         (("-n", 2, "--nodes", 3, "x.py"), "2 ranks cannot be on 3 nodes"),
-        (("-n", 2, "--nodes", "1+2", "x.py"), "that makes 3 ranks, -n says 2"),
+        (("-n", 2, "--nodes", "1,2", "x.py"), "that makes 3 ranks, not 2"),
+        (("-n", 2, "--nodes", "1,0", "x.py"), "give a number such as 2, or each one's ranks"),
         (("-n", 2, "--nodes", "0", "x.py"), "give a number such as 2"),
         (("-n", 2, "--nodes", "a", "x.py"), "give a number such as 2"),
         (("-n", 2), "what should the ranks run"),
@@ -205,4 +208,4 @@ def test_wrong_arguments_are_refused(arguments: tuple[object, ...], says: str) -
 
 def test_an_impossible_node_size_has_a_type() -> None:
     with pytest.raises(InvalidArgument):
-        node_sizes(3, "-1")
+        node_sizes("-1", 3, 3)

@@ -23,7 +23,7 @@ def printed(command: str) -> str:
 
 
 def test_the_page_has_the_worked_cases() -> None:
-    for shape in ("--node-sizes 2,3,1", "--node-sizes 8,1", "--rails 0,1/2,3"):
+    for shape in ("--nodes 2,3,1", "--nodes 8,1", "--rails 0,1/2,3"):
         assert any(shape in command for command in EXAMPLES)
 
 

@@ -16,6 +16,7 @@ from pycomm.bench.report import RemoteReport, Report, shown
 from pycomm.bench.sizes import parse_size, size_range
 from pycomm.bench.workload import COLLECTIVES, parse_dtype
 from pycomm.errors import InvalidArgument
+from pycomm.launch import nodes
 
 HELP = (
     "Measures a collective over a range of sizes and counts wrong results, in the manner of nccl-tests. "
@@ -62,8 +63,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--algorithm", help="instead of what the planner chooses")
     add("--transport", choices=("auto", "tcp"), help="tcp: also between ranks of one node")
-    add("--ranks", type=int, default=2, metavar="N", help="how many ranks to start (2)")
-    add("--nodes", help="split them into virtual nodes: a number, or sizes such as 3+2+1")
+    add("--ranks", type=int, metavar="N", help="how many ranks to start (2, or as many as --nodes makes)")
+    add("--nodes", metavar="NODES", help=f"split them into virtual {nodes.HELP}")
     add("--json", type=Path, metavar="FILE", help="write JSON lines, one a measurement")
     add("--plot", type=Path, metavar="FILE.svg", help="draw time and bus bandwidth")
     add("--report-to", type=Path, help=argparse.SUPPRESS)  # the pipe of the process that started these ranks
@@ -114,13 +115,15 @@ def _case(arguments: Namespace) -> Case:
 
 
 def _check(arguments: Namespace) -> list[int]:
-    """The sizes. Raises InvalidArgument, before any rank is started."""
+    """The sizes; the number of ranks is filled in. Raises InvalidArgument, before any rank is started."""
     if arguments.iters < 1 or min(arguments.warmup_iters, arguments.check) < 0:
         raise InvalidArgument("bench: -n must be at least 1, -w and -c at least 0")
-    if "RANK" not in os.environ and not 0 <= arguments.root < arguments.ranks:
-        raise InvalidArgument(
-            f"bench: there is no rank {arguments.root} among {arguments.ranks} to be the root"
-        )
+    if "RANK" not in os.environ:
+        arguments.ranks = sum(nodes.node_sizes(arguments.nodes, arguments.ranks, 2))
+        if not 0 <= arguments.root < arguments.ranks:
+            raise InvalidArgument(
+                f"bench: there is no rank {arguments.root} among {arguments.ranks} to be the root"
+            )
     try:
         if arguments.plot:
             require_matplotlib()

@@ -6,6 +6,7 @@ import argparse
 
 from pycomm.bench.sizes import parse_size
 from pycomm.errors import InvalidArgument
+from pycomm.launch import nodes
 from pycomm.topo import Plan, Planner, Topology
 from pycomm.topo.outline import COLLECTIVES, blocks_of
 from pycomm.topo.planner import POLICIES
@@ -21,9 +22,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's arguments."""
     add = parser.add_argument
     add("collective", choices=(*COLLECTIVES, "barrier"))
-    add("--ranks", type=int, metavar="N", help="how many ranks (8), spread evenly over the nodes")
-    add("--nodes", type=int, metavar="N", help="how many nodes (1)")
-    add("--node-sizes", type=_sizes, metavar="LIST", help="instead: the ranks of each node, such as 2,3,1")
+    add("--ranks", type=int, metavar="N", help="how many ranks (8)")
+    add("--nodes", metavar="NODES", help=nodes.HELP + " (1)")
     add(
         "--rails",
         type=_rails,
@@ -75,18 +75,11 @@ def _plan(arguments: argparse.Namespace) -> Plan:
 
 
 def _topology(arguments: argparse.Namespace) -> Topology:
-    given = [arguments.node_sizes, arguments.rails, arguments.ranks or arguments.nodes]
-    if sum(one is not None for one in given) > 1:
-        raise ValueError("give --ranks and --nodes, or --node-sizes, or --rails: each says all")
-    if arguments.node_sizes is not None:
-        return Topology.from_sizes(arguments.node_sizes)
-    if arguments.rails is not None:
-        return Topology.from_rails(arguments.rails)
-    ranks = 8 if arguments.ranks is None else arguments.ranks
-    nodes = 1 if arguments.nodes is None else arguments.nodes
-    if nodes < 1 or ranks < 1 or ranks % nodes:
-        raise ValueError(f"{ranks} ranks do not spread evenly over {nodes} nodes: use --node-sizes")
-    return Topology.grid(nodes, ranks // nodes)
+    if arguments.rails is None:
+        return Topology.from_sizes(nodes.node_sizes(arguments.nodes, arguments.ranks, 8))
+    if arguments.ranks is not None or arguments.nodes is not None:
+        raise ValueError("give --ranks and --nodes, or --rails, which says it all")
+    return Topology.from_rails(arguments.rails)
 
 
 def _algorithm(text: str | None) -> str | dict[str, str] | None:
@@ -103,12 +96,8 @@ def _bytes(text: str) -> int:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
-def _sizes(text: str) -> list[int]:
-    try:
-        return [int(part) for part in text.split(",")]
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no list of whole numbers such as 2,3,1") from None
-
-
 def _rails(text: str) -> list[list[int]]:
-    return [_sizes(node) for node in text.split("/")]
+    try:
+        return [[int(rail) for rail in node.split(",")] for node in text.split("/")]
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} are no rails such as 0,1/2,3") from None

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 from pycomm.errors import InvalidArgument
+from pycomm.launch import nodes
 from pycomm.launch.job import Job
 from pycomm.machine import usable_cpus
 
@@ -22,9 +23,7 @@ HELP = (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's arguments."""
     parser.add_argument("-n", type=int, required=True, metavar="RANKS", help="how many ranks")
-    parser.add_argument(
-        "--nodes", metavar="NODES", help="split them into virtual nodes: a number, or sizes such as 3+2+1"
-    )
+    parser.add_argument("--nodes", metavar="NODES", help=f"split them into virtual {nodes.HELP}")
     parser.add_argument("--timeout", type=float, metavar="S", help="end them all after so many seconds")
     parser.add_argument("-m", dest="module", nargs=argparse.REMAINDER, help="run a module, as python -m does")
     parser.add_argument(
@@ -34,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Runs the job and returns its exit status: that of the first rank that failed, or 128 + its signal."""
-    sizes = node_sizes(arguments.n, arguments.nodes)
+    sizes = nodes.node_sizes(arguments.nodes, arguments.n, arguments.n)
     command = command_line(["-m", *arguments.module] if arguments.module else arguments.program)
     # In memory, under a path that processes of this user can open while we live: nothing can be left behind.
     secret = os.memfd_create("pycomm-secret")
@@ -46,28 +45,6 @@ def run(arguments: argparse.Namespace) -> int:
         return Job(command, environments, arguments.timeout).run()
     finally:
         os.close(secret)
-
-
-def node_sizes(ranks: int, nodes: str | None) -> list[int]:
-    """Ranks on each node: as even as can be, or as given. Raises InvalidArgument."""
-    if ranks < 1:
-        raise InvalidArgument(f"-n {ranks}: a job has at least 1 rank")
-    if nodes is None:
-        return [ranks]
-    try:
-        parts = [int(part) for part in nodes.split("+")]
-    except ValueError:
-        parts = [0]
-    if min(parts) < 1:
-        raise InvalidArgument(f"--nodes {nodes}: give a number such as 2, or sizes such as 3+2+1")
-    if len(parts) > 1 and sum(parts) != ranks:
-        raise InvalidArgument(f"--nodes {nodes}: that makes {sum(parts)} ranks, -n says {ranks}")
-    if len(parts) == 1 and parts[0] > ranks:
-        raise InvalidArgument(f"--nodes {nodes}: {ranks} ranks cannot be on {nodes} nodes")
-    if len(parts) > 1:
-        return parts
-    small, larger = divmod(ranks, parts[0])
-    return [small + (node < larger) for node in range(parts[0])]
 
 
 def command_line(program: list[str]) -> list[str]:
