@@ -11,10 +11,12 @@ namespace {
 
 // Chunks that one channel's part of an in-place block is cut into, so that every share of every level is
 // whole chunks.
-int chunks_per_channel(const Hierarchy& h) {
+int chunks_per_channel(const Hierarchy& h, Collective collective) {
   int chunks = 1;
-  for (int level = 0; level < h.depth(); ++level) chunks *= h.shape(level).parts(h.widest(level));
-  return chunks;
+  for (int level = 0; !h.is_last(level); ++level) chunks *= h.shape(level).scatter_parts(h.widest(level));
+  const int last = h.depth() - 1;
+  const bool cuts = collective == Collective::kAllReduce;  // broadcast and reduce move whole shares there
+  return cuts ? chunks * h.shape(last).all_reduce_parts(h.widest(last)) : chunks;
 }
 
 bool shares_by_block(Collective collective) {
@@ -31,7 +33,7 @@ class Expander {
     const Goal& goal = recipe_.goal;
     Program p(rank, goal.world_size);
     const bool by_block = shares_by_block(goal.collective) || goal.collective == Collective::kAllToAll;
-    const int per_channel = by_block ? 1 : chunks_per_channel(hierarchy_);
+    const int per_channel = by_block ? 1 : chunks_per_channel(hierarchy_, goal.collective);
     const int chunks = per_channel * recipe_.channels;
     p.layout(Buffer::kIn) = {goal.in_blocks(), chunks};
     p.layout(Buffer::kOut) = {goal.out_blocks(rank), chunks};

@@ -11,7 +11,8 @@ namespace pycomm {
 // Null where the shape has no such form.
 struct Shape {
   const char* name;
-  int (*parts)(int ranks);  // into how many shares it cuts the data of a group
+  int (*scatter_parts)(int ranks);     // into how many shares it cuts the data of a group
+  int (*all_reduce_parts)(int ranks);  // the same where it does an all_reduce by itself
   void (*reduce_scatter)(Program&, const Group&, const Shares&);
   void (*all_gather)(Program&, const Group&, const Shares&);
   void (*all_reduce)(Program&, const Group&, const Span&);

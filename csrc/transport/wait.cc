@@ -74,7 +74,9 @@ void Waiter::add_descriptor(int fd) {
 
 void Waiter::remove_descriptor(int fd) {
   std::lock_guard lock(mutex_);
-  if (descriptors_.erase(fd) != 0) control_epoll(epoll_.get(), EPOLL_CTL_DEL, fd, false);
+  // A transport that lost its peer may have put another file under the number; the set has then dropped the
+  // old one by itself.
+  if (descriptors_.erase(fd) != 0) epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
 }
 
 void Waiter::want_write(int fd, bool wanted) {
