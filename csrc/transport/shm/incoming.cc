@@ -6,13 +6,19 @@
 #include <string>
 
 #include "transport/endpoint.h"
+#include "transport/shm/stream_copy.h"
 
 namespace pycomm {
 
 // Credit for small slices is returned when so many have come together: it costs a fence. Less than kBigSlots,
 // so that a sender that waits with a big slice always waits for one that we have not read.
 constexpr std::uint32_t kReturned = 4;
+// Messages at least so long are stored past the caches: of an array that two ranks share out in halves of
+// this size little would stay in them. At half of it that lost as much as it wins here.
+constexpr std::uint64_t kStreamBytes = 32 << 20;
 static_assert(kReturned <= kBigSlots && kReturned <= kSlots);
+
+static void copy(std::byte* to, const std::byte* from, std::size_t bytes) { std::memcpy(to, from, bytes); }
 
 const Envelope* Incoming::head() { return open_ || open_message() ? &envelope_ : nullptr; }
 
@@ -76,7 +82,7 @@ std::size_t Incoming::pull(std::byte* to, std::size_t bytes) {
     const auto seen = peek();
     if (seen.empty()) break;
     const std::size_t part = std::min(seen.size(), bytes - pulled);
-    std::memcpy(to + pulled, seen.data(), part);
+    (envelope_.bytes < kStreamBytes ? copy : stream_copy)(to + pulled, seen.data(), part);
     pulled += part;
     pop(part);
   }
