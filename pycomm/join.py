@@ -53,7 +53,7 @@ def init(
         wired = wire(bootstrap, given, deadline)
     finally:
         bootstrap.close()
-    world = World(wired.mesh.fabric, wired.topology, wired.processes, given, wired.mesh)
+    world = World(wired.mesh.fabric, wired.topology, wired.processes, wired.crowded, given, wired.mesh)
     return Communicator(world, tuple(range(wired.topology.world_size)), 0, timeout_s)
 
 

@@ -23,16 +23,26 @@ def machine_id() -> str:
     return f"{boot}/{os.stat('/proc/self/ns/net').st_ino}"
 
 
+def kernel_of(machine: str) -> str:
+    """The part of a machine's id that all processes on one kernel share, whatever their network."""
+    return machine.partition("/")[0]
+
+
 def usable_cpus() -> int:
     """CPUs that this process may keep busy: its affinity, cut by the quotas of its control groups."""
-    cpus = float(len(os.sched_getaffinity(0)))
+    return max(1, int(min(len(os.sched_getaffinity(0)), cpu_quota())))
+
+
+def cpu_quota() -> float:
+    """How many CPUs' time the control groups of this process grant; infinite without a quota."""
+    cpus = float("inf")
     for line in Path("/proc/self/cgroup").read_text().splitlines():
         _, controllers, path = line.split(":", 2)
         if controllers == "":
             cpus = min(cpus, _quota(Path("/sys/fs/cgroup"), path, _quota_v2))
         elif "cpu" in controllers.split(","):
             cpus = min(cpus, _quota(Path("/sys/fs/cgroup/cpu"), path, _quota_v1))
-    return max(1, int(cpus))
+    return cpus
 
 
 def _quota(mount: Path, path: str, read: Callable[[Path], float]) -> float:

@@ -10,6 +10,7 @@ from pycomm import _C
 from pycomm.communicator import Communicator
 from pycomm.deadline import Deadline
 from pycomm.errors import TimedOut, ranks_text
+from pycomm.machine import usable_cpus
 from pycomm.settings import Settings
 from pycomm.topo import Topology
 from pycomm.world import World
@@ -54,7 +55,8 @@ def threads(
     def run(rank: int, fabric: _C.Fabric) -> None:
         try:
             names = [f"thread {other}" for other in range(size)]
-            world = World(fabric, topology, names, settings or Settings(), _Connected())
+            crowded = size > usable_cpus()
+            world = World(fabric, topology, names, crowded, settings or Settings(), _Connected())
             with Communicator(world, tuple(range(size)), 0, timeout_s) as comm:
                 results[rank] = function(comm)
         except BaseException as error:

@@ -11,7 +11,6 @@ from typing import Protocol
 
 from pycomm._C import Fabric
 from pycomm.deadline import Deadline
-from pycomm.machine import usable_cpus
 from pycomm.settings import Settings
 from pycomm.topo import Profile, Topology
 
@@ -38,6 +37,7 @@ class World:
         fabric: The transports of this rank.
         topology: Where all ranks are.
         processes: By rank, such as "pid 812": for messages.
+        crowded: Whether this machine lacks a CPU for each of its ranks, which then must not spin.
         settings: Of this process.
         connections: How to reach ranks that are not connected yet.
         profile: The costs that plans are made with; the same on every rank.
@@ -50,6 +50,7 @@ class World:
     fabric: Fabric
     topology: Topology
     processes: Sequence[str]
+    crowded: bool
     settings: Settings
     connections: Connections
     profile: Profile = field(default_factory=Profile)
@@ -59,10 +60,9 @@ class World:
     members: weakref.WeakSet[Closing] = field(default_factory=weakref.WeakSet)
 
     def __post_init__(self) -> None:
-        """Sets how this rank waits: it spins only where every rank of the node has a CPU of its own."""
-        neighbours = self.topology.nodes[self.topology.node_of(self.fabric.rank)]
+        """Sets how this rank waits: it spins only where every rank of the machine has a CPU of its own."""
         limits = self.profile.limits
-        spin_s = limits.spin_s if len(neighbours) <= usable_cpus() else 0.0
+        spin_s = 0.0 if self.crowded else limits.spin_s
         weakref.finalize(self, _abandon, self.connections, self.pid)
         self.fabric.set_waiting(*(round(seconds * 1e9) for seconds in (spin_s, limits.yield_s, limits.nap_s)))
 

@@ -6,6 +6,7 @@ import json
 from dataclasses import asdict, dataclass
 
 from pycomm.errors import Mismatch
+from pycomm.machine import kernel_of
 from pycomm.topo.topology import Place
 
 LOCAL_INDEX = "local index"
@@ -21,6 +22,8 @@ class Entry:
     machine: str
     door: str  # name of its abstract Unix socket, "" if it has none
     pid: int
+    cpus: list[int]  # that it may run on
+    quota: float  # of CPUs; infinite without one
     rail: int | None  # PYCOMM_RAIL
     settings: dict[str, object]  # those that all must share
     nonce: str = ""  # rank 0's: makes the job's keys its own
@@ -57,6 +60,14 @@ def check_agreed(entries: list[Entry]) -> None:
                     f"init: rank {entry.rank} has {name}={value}, rank 0 has {first.settings.get(name)}: "
                     f"it must be the same everywhere"
                 )
+
+
+def crowded(entries: list[Entry], rank: int) -> bool:
+    """Whether the ranks that share this one's kernel, whatever their nodes, lack a CPU for each of them."""
+    kernel = kernel_of(entries[rank].machine)
+    sharing = [entry for entry in entries if kernel_of(entry.machine) == kernel]
+    cpus = {cpu for entry in sharing for cpu in entry.cpus}
+    return len(sharing) > min(len(cpus), *(entry.quota for entry in sharing))
 
 
 def labelled(entries: list[Entry]) -> list[list[int]]:

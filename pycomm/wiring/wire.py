@@ -15,7 +15,7 @@ from pycomm.deadline import Deadline
 from pycomm.errors import Error, TimedOut
 from pycomm.handshake import Identity, derive
 from pycomm.log import logger
-from pycomm.machine import is_loopback, machine_id, outward_address
+from pycomm.machine import cpu_quota, is_loopback, machine_id, outward_address
 from pycomm.settings import Settings
 from pycomm.topo.topology import Place, Topology
 from pycomm.wiring import address_book, handover
@@ -27,11 +27,14 @@ OCTET = 254  # usable values in a field of 127.x.y.z
 
 @dataclass
 class Wired:
-    """The outcome. `processes` says for each rank which process it is, for messages."""
+    """The outcome. `processes` says for each rank which process it is, for messages; `crowded`, whether this
+    machine lacks a CPU for each of its ranks.
+    """
 
     mesh: Mesh
     topology: Topology
     processes: list[str]
+    crowded: bool
 
 
 def wire(bootstrap: Bootstrap, settings: Settings, deadline: Deadline) -> Wired:
@@ -64,7 +67,8 @@ def wire(bootstrap: Bootstrap, settings: Settings, deadline: Deadline) -> Wired:
             mesh.close()
         raise
     logger.info("rank %d of %d: %r", bootstrap.rank, bootstrap.size, topology)
-    return Wired(mesh, topology, [f"pid {entry.pid}" for entry in entries])
+    processes = [f"pid {entry.pid}" for entry in entries]
+    return Wired(mesh, topology, processes, address_book.crowded(entries, bootstrap.rank))
 
 
 def _introduce(bootstrap: Bootstrap, settings: Settings, name: str) -> list[Entry]:
@@ -77,6 +81,8 @@ def _introduce(bootstrap: Bootstrap, settings: Settings, name: str) -> list[Entr
         machine=machine,
         door=name,
         pid=os.getpid(),
+        cpus=sorted(os.sched_getaffinity(0)),
+        quota=cpu_quota(),
         rail=settings.rail,
         settings=settings.shared(),
         nonce=secrets.token_hex(16) if bootstrap.rank == 0 else "",
