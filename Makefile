@@ -75,7 +75,8 @@ lint: build
 	ruff check
 	ruff format --check
 	mypy pycomm bench tests # topo/ is checked as pycomm.topo
-	clang-format --dry-run -Werror $(CXX_FILES)
+	@echo 'clang-format --dry-run -Werror (the files under csrc)'
+	@clang-format --dry-run -Werror $(CXX_FILES)
 	lint-imports
 
 format: $(VENV)/.dev

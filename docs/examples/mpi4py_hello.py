@@ -1,4 +1,7 @@
-"""mpiexec -n 4 python docs/examples/mpi4py_hello.py"""
+"""mpiexec -n 4 python docs/examples/mpi4py_hello.py
+
+Without an MPI of your own: make setup, then bench/mpirun mpich -n 4 python docs/examples/mpi4py_hello.py
+"""
 
 import numpy as np
 from mpi4py import MPI
