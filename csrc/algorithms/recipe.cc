@@ -87,7 +87,12 @@ class Expander {
 
 }  // namespace
 
-Program expand(const Recipe& recipe, int rank) { return Expander(recipe).expand(rank); }
+Program expand(const Recipe& recipe, int rank) {
+  if (rank < 0 || rank >= recipe.goal.world_size)
+    throw std::invalid_argument("rank " + std::to_string(rank) + " is not in 0.." +
+                                std::to_string(recipe.goal.world_size - 1));
+  return Expander(recipe).expand(rank);
+}
 
 std::vector<Program> build(const Recipe& recipe) {
   const Expander expander(recipe);

@@ -28,6 +28,9 @@ Bound::Bound(Program program, const Goal& goal, const Binding& binding)
       goal_(goal),
       binding_(binding),
       partial_(reduces(goal.collective) ? partial_type(binding.dtype, binding.reduction) : binding.dtype) {
+  if (program_.world_size() != goal.world_size)
+    throw std::invalid_argument("a program for " + std::to_string(program_.world_size()) +
+                                " ranks cannot be a collective of " + std::to_string(goal.world_size));
   std::int64_t blocks = 1;
   for (Buffer buffer : {Buffer::kIn, Buffer::kOut, Buffer::kTmp})
     blocks = std::max<std::int64_t>(blocks, program_.layout(buffer).blocks);
@@ -76,13 +79,21 @@ void Bound::append(Operand& operand, Area area, std::uint64_t first, std::uint64
   ++operand.extents;
 }
 
+// The blocks of the caller's buffers are the collective's, whatever a layout says.
+std::int32_t Bound::most_blocks(Buffer buffer) const {
+  if (buffer == Buffer::kIn) return goal_.in_blocks();
+  if (buffer == Buffer::kOut) return goal_.out_blocks(program_.rank());
+  return kMostChunks;
+}
+
 Operand Bound::place(const Span& span, Form form) {
   Operand operand{static_cast<std::uint32_t>(extents_.size()), 0, element_bytes(form)};
   const bool widened = form == Form::kPartial && partial_ != binding_.dtype;
   span.each([&](Chunk chunk) {
     if (chunk.buffer == Buffer::kData) throw ProgramError("a program must be lowered before it is bound");
     const Layout& layout = program_.layout(chunk.buffer);
-    if (chunk.index < 0 || chunk.index >= layout.size())
+    const std::int32_t limit = std::min(layout.blocks, most_blocks(chunk.buffer)) * layout.chunks;
+    if (chunk.index < 0 || chunk.index >= limit)
       throw ProgramError("rank " + std::to_string(program_.rank()) + ": " + span.text() +
                          " is outside of the layout");
     const auto chunks = static_cast<std::uint64_t>(layout.chunks);

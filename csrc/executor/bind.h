@@ -74,6 +74,7 @@ class Bound {
 
  private:
   BoundStep bind(const Step& step);
+  std::int32_t most_blocks(Buffer buffer) const;
   Operand place(const Span& span, Form form);
   void append(Operand& operand, Area area, std::uint64_t first, std::uint64_t count);
   void find_links();

@@ -11,8 +11,7 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "packed programs are little-endian");
 
-constexpr std::int32_t kMostChunks = 1 << 24;  // of one run: bounds what a hostile file can make us allocate
-constexpr std::uint32_t kMagic = 0x31504350;   // "PCP1"
+constexpr std::uint32_t kMagic = 0x31504350;  // "PCP1"
 
 struct Header {
   std::uint32_t magic, rank, world_size, channels, steps, runs;
@@ -153,7 +152,10 @@ Program Program::parse(const std::string& bytes) {
     throw ProgramError("packed program: its length does not fit its header");
 
   Program program(static_cast<int>(header.rank), static_cast<int>(header.world_size));
-  for (std::size_t b = 0; b < 4; ++b) program.layouts_[b] = {header.layouts[b][0], header.layouts[b][1]};
+  for (std::size_t b = 0; b < 4; ++b) {
+    program.layouts_[b] = {header.layouts[b][0], header.layouts[b][1]};
+    program.layouts_[b].check();
+  }
   std::vector<std::uint32_t> counts;
   std::uint64_t total = 0;
   for (std::uint32_t c = 0; c < header.channels; ++c)

@@ -6,6 +6,13 @@
 
 namespace pycomm {
 
+void Layout::check() const {
+  if (blocks < 0 || chunks < 1 || std::int64_t{blocks} * chunks > kMostChunks)
+    throw ProgramError("a layout needs blocks >= 0, chunks >= 1 and at most " + std::to_string(kMostChunks) +
+                       " chunks in all, not " + std::to_string(blocks) + " blocks of " +
+                       std::to_string(chunks) + " chunks");
+}
+
 void Program::append(Step step) { channels_[current_].push_back(std::move(step)); }
 
 void Program::send(int peer, const Span& span) {

@@ -17,6 +17,10 @@ struct ProgramError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+// The chunks that a buffer or a span may have: far more than any algorithm needs, and few enough that a file
+// or a slip of the pen cannot make us allocate all memory, nor a chunk's number overflow.
+inline constexpr std::int32_t kMostChunks = 1 << 22;
+
 // How a buffer is cut: `blocks` equal blocks of the caller's elements, each of `chunks` chunks. Chunk k is
 // chunk k % chunks of block k / chunks.
 struct Layout {
@@ -24,6 +28,8 @@ struct Layout {
   std::int32_t chunks = 1;
 
   std::int32_t size() const { return blocks * chunks; }
+  // Throws ProgramError for a layout that cannot be.
+  void check() const;
   friend bool operator==(const Layout&, const Layout&) = default;
 };
 

@@ -1,4 +1,6 @@
+#include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <memory>
 #include <optional>
 #include <string>
@@ -16,6 +18,7 @@ namespace py = pybind11;
 namespace pycomm {
 namespace {
 
+constexpr std::uint64_t kLeastSlice = 64;  // holds an element of any type
 using Seconds = std::chrono::duration<double>;
 
 // A fabric and the progress thread that serves its communicators.
@@ -29,6 +32,7 @@ struct PyFabric {
 
 std::chrono::nanoseconds nanoseconds(double seconds) {
   constexpr double kLongest = 1e9;  // 30 years: for ever, and no overflow
+  if (std::isnan(seconds)) throw std::invalid_argument("a timeout must be a number of seconds");
   return std::chrono::duration_cast<std::chrono::nanoseconds>(Seconds(std::min(seconds, kLongest)));
 }
 
@@ -49,10 +53,13 @@ class PyCommunicator {
   PyCommunicator(const PyFabric& fabric, std::uint32_t id, std::vector<int> ranks,
                  std::vector<std::string> labels, std::uint64_t slice_bytes)
       : communicator_(members(fabric, id, std::move(ranks), std::move(labels)), fabric.progress,
-                      slice_bytes) {}
+                      slice_bytes) {
+    if (slice_bytes < kLeastSlice) throw std::invalid_argument("a slice needs at least 64 bytes");
+  }
 
   void run(const std::shared_ptr<Bound>& bound, const py::object& input, const py::object& output,
            const Request& request, double timeout_s) {
+    check(*bound);
     const auto [in, out] = borrow(*bound, input, output);
     const Order order{bound, request, in.data(), out.data(), nanoseconds(timeout_s)};
     const py::gil_scoped_release release;
@@ -62,6 +69,7 @@ class PyCommunicator {
   std::shared_ptr<PyOperation> start(const std::shared_ptr<Bound>& bound, const py::object& input,
                                      const py::object& output, const Request& request, double timeout_s) {
     std::erase_if(under_way_, [](const auto& held) { return held->operation->done(); });
+    check(*bound);
     auto [in, out] = borrow(*bound, input, output);
     const Order order{bound, request, in.data(), out.data(), nanoseconds(timeout_s)};
     auto started = std::make_shared<PyOperation>();
@@ -95,11 +103,28 @@ class PyCommunicator {
     Members members{fabric.fabric, id, std::move(ranks), std::move(labels), -1};
     if (members.labels.size() != members.ranks.size())
       throw std::invalid_argument("a communicator needs one label for each of its ranks");
+    for (int member = 0; member < members.size(); ++member) {
+      const int rank = members.job_rank(member);
+      if (rank < 0 || rank >= fabric.fabric->size())
+        throw std::invalid_argument("the fabric has no rank " + std::to_string(rank));
+      if (std::count(members.ranks.begin(), members.ranks.end(), rank) > 1)
+        throw std::invalid_argument("rank " + std::to_string(rank) + " comes twice in a communicator");
+    }
     for (int member = 0; member < members.size(); ++member)
       if (members.job_rank(member) == fabric.fabric->rank()) members.rank = member;
     if (members.rank < 0)
       throw std::invalid_argument("a communicator's ranks must include this process's own");
     return members;
+  }
+
+  // A program of another rank or size would reach for peers that are not there.
+  void check(const Bound& bound) const {
+    const Program& program = bound.program();
+    const Members& members = communicator_.members();
+    if (program.rank() != members.rank || program.world_size() != members.size())
+      throw std::invalid_argument("the program of rank " + std::to_string(program.rank()) + " of " +
+                                  std::to_string(program.world_size()) + " cannot run as rank " +
+                                  std::to_string(members.rank) + " of " + std::to_string(members.size()));
   }
 
   static std::pair<Memory, Memory> borrow(const Bound& bound, const py::object& input,

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <stdexcept>
 #include <string>
 #include <tuple>
@@ -29,10 +30,22 @@ void check_position(int i, int n) {
     throw std::invalid_argument("part " + std::to_string(i) + " of " + std::to_string(n) + " does not exist");
 }
 
+void check_chunk(std::int64_t index) {
+  if (index < 0 || index >= kMostChunks)
+    throw std::invalid_argument("a span's chunks are 0.." + std::to_string(kMostChunks - 1) + ", not " +
+                                std::to_string(index));
+}
+
 Span make_span(const std::string& buffer, std::int32_t start, std::int32_t count, std::int32_t stride) {
   if (start < 0 || count < 0 || stride < 1)
     throw std::invalid_argument("a span needs start >= 0, count >= 0 and stride >= 1");
+  check_chunk(start + std::int64_t{std::max(count - 1, 0)} * stride);
   return Span(buffer_named(buffer), start, count, stride);
+}
+
+Span moved(const Span& span, const std::string& buffer, std::int32_t offset) {
+  span.each([&](Chunk chunk) { check_chunk(std::int64_t{chunk.index} + offset); });
+  return span.in(buffer_named(buffer), offset);
 }
 
 std::vector<std::tuple<std::string, std::int32_t>> chunks_of(const Span& span) {
@@ -51,12 +64,8 @@ void bind_span(py::module_& m) {
       .def(
           "every", [](const Span& span, int i, int n) { return check_position(i, n), span.every(i, n); },
           py::arg("i"), py::arg("n"), "Every n-th chunk, from the i-th on.")
-      .def(
-          "within",
-          [](const Span& span, const std::string& buffer, std::int32_t offset) {
-            return span.in(buffer_named(buffer), offset);
-          },
-          py::arg("buffer"), py::arg("offset") = 0, "The same chunk numbers, moved up, in another buffer.")
+      .def("within", &moved, py::arg("buffer"), py::arg("offset") = 0,
+           "The same chunk numbers, moved up, in another buffer.")
       .def(
           "split",
           [](const Span& span, int n) {
@@ -115,8 +124,9 @@ std::tuple<int, int> layout_of(const Program& p, const std::string& buffer) {
 }
 
 void set_layout(Program& p, const std::string& buffer, int blocks, int chunks) {
-  if (blocks < 0 || chunks < 1) throw std::invalid_argument("a layout needs blocks >= 0 and chunks >= 1");
-  p.layout(buffer_named(buffer)) = {blocks, chunks};
+  const Layout layout{blocks, chunks};
+  layout.check();
+  p.layout(buffer_named(buffer)) = layout;
 }
 
 Program with_channels(const Program& p, std::vector<std::vector<Step>> channels) {
