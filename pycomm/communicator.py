@@ -212,7 +212,7 @@ class Communicator:
         if color is None:
             return None
         chosen = sorted(
-            (int(said[member, 1]), member) for member in range(self.size) if said[member, 0] == color
+            (int(said[member, 1]), member) for member in range(self.size) if said[member, 0] == mine[0]
         )
         ranks = tuple(self.ranks[member] for _, member in chosen)
         return Communicator(self._world, ranks, number * PARTS, self._timeout_s)
@@ -305,6 +305,9 @@ class Communicator:
 
 def _whole(what: str, value: SupportsIndex | None, default: int) -> int:
     try:
-        return default if value is None else index(value)
+        number = default if value is None else index(value)
     except TypeError:
         raise InvalidArgument(f"split: {what}={value!r} is not a whole number") from None
+    if not -(2**63) <= number < 2**63:
+        raise InvalidArgument(f"split: {what}={value!r} does not fit into 64 bits")
+    return number

@@ -301,6 +301,19 @@ def test_byte_counters_agree_with_the_plan() -> None:
     assert found.tolist() == [proof.local * block, proof.rail * block, 0]
 
 
+def test_a_color_is_what_its_index_says() -> None:
+    class Seven:
+        def __index__(self) -> int:
+            return 7
+
+    def run(comm: Communicator) -> int:
+        part = comm.split(Seven() if comm.rank else 7)
+        assert part is not None
+        return part.size
+
+    assert threads(3, run) == [3, 3, 3]
+
+
 def test_versions_of_init_without_a_launcher() -> None:
     with pycomm.init() as comm:
         assert (comm.rank, comm.size) == (0, 1)

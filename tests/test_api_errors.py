@@ -94,6 +94,8 @@ WRONG: list[tuple[Callable[[Communicator], object], type[Exception], str]] = [
     (lambda c: c.split(-1), InvalidArgument, "color=-1 is not a whole number from 0 on"),
     (lambda c: c.split("a"), InvalidArgument, "color='a'"),  # type: ignore[arg-type]
     (lambda c: c.split(0, key="b"), InvalidArgument, "key='b'"),  # type: ignore[arg-type]
+    (lambda c: c.split(2**63), InvalidArgument, f"color={2**63} does not fit into 64 bits"),
+    (lambda c: c.split(0, key=-(2**70)), InvalidArgument, "key=-.* does not fit into 64 bits"),
     (
         lambda c: c.plan("all_deduce", 1),
         InvalidArgument,
