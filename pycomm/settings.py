@@ -10,15 +10,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from pycomm.errors import InvalidArgument
+from pycomm.topo.topology import MAX_RAIL
 
 PREFIX = "PYCOMM_"
 logger = logging.getLogger("pycomm")
 
 
-def _whole(text: str) -> int:
+def _rail(text: str) -> int:
     number = int(text)
     if number < 0:
         raise ValueError("must not be negative")
+    if number > MAX_RAIL:
+        raise ValueError(f"must be at most {MAX_RAIL}")
     return number
 
 
@@ -67,7 +70,7 @@ class Setting:
 
 SETTINGS = (
     Setting("NODE", _label, None, "name of this rank's node; splits one machine into several"),
-    Setting("RAIL", _whole, None, "rail of this rank (default: its index on the node)"),
+    Setting("RAIL", _rail, None, "rail of this rank (default: its index on the node)"),
     Setting("TRANSPORT", _one_of("auto", "tcp"), "auto", "tcp: also between ranks of one node", shared=True),
     Setting("ALGORITHM", _label, None, "algorithm of every collective that does not name one", shared=True),
     Setting(

@@ -34,6 +34,7 @@ def test_the_class_and_the_table_say_the_same() -> None:
     [
         ("PYCOMM_RAIL", "-1", "must not be negative"),
         ("PYCOMM_RAIL", "x", "invalid literal"),
+        ("PYCOMM_RAIL", str(2**31), "must be at most"),
         ("PYCOMM_TIMEOUT_S", "0", "positive number of seconds"),
         ("PYCOMM_TIMEOUT_S", "inf", "positive number of seconds"),
         ("PYCOMM_TRANSPORT", "udp", "must be one of auto, tcp"),
@@ -53,6 +54,13 @@ def test_an_unknown_setting_is_warned_about_with_the_nearest_name(caplog: pytest
     first, second = (record.getMessage() for record in caplog.records)
     assert first == "unknown setting PYCOMM_TIMEOUT: did you mean PYCOMM_TIMEOUT_S?"
     assert second.startswith("unknown setting PYCOMM_XYZZY: there are PYCOMM_NODE, PYCOMM_RAIL, ")
+
+
+def test_a_log_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
+    level = logging.getLogger("pycomm").level
+    with pytest.raises(InvalidArgument, match=r"PYCOMM_LOG='info:.*' cannot be used: .*/none/log: No such"):
+        log.configure(f"info:{tmp_path}/none/log")
+    assert logging.getLogger("pycomm").level == level
 
 
 def test_the_log_goes_where_the_setting_says(tmp_path: Path) -> None:

@@ -70,6 +70,8 @@ def test_options_reach_the_ranks(tmp_path: Path) -> None:
         (["all_reduce", "-n", "0"], "-n"),
         (["all_reduce", "-d", "quad"], "datatype"),
         (["all_reduce", "--algorithm", "spiral", "-e", "8"], "spiral"),
+        (["all_reduce", "-d", "float31"], "'float31'"),
+        (["all_reduce", "-b", "1Q"], "'1Q' is not a size"),
     ],
 )
 def test_what_cannot_be_measured_is_refused(words: list[str], complaint: str) -> None:

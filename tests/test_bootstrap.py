@@ -195,6 +195,8 @@ def test_explicit_addresses_in_both_families() -> None:
         (environment(0, 2, 0), "0 is not a port"),
         (environment(2, 2, 1), "rank 2 of 2 does not exist: ranks are 0 … 1"),
         (environment(0, 2, 1) | {"RANK": "x"}, "RANK='x' is not a whole number"),
+        ({"WORLD_SIZE": "1", "RANK": "x"}, "RANK='x' is not a whole number"),
+        ({"WORLD_SIZE": "1", "RANK": "1"}, "rank 1 of 1 does not exist"),
         ({"OMPI_COMM_WORLD_SIZE": "4"}, r"pycomm.init\(MPI.COMM_WORLD\)"),
         ({"PMI_SIZE": "2"}, "started by an MPI launcher"),
         (

@@ -49,6 +49,7 @@ def test_bytes_are_those_of_the_larger_buffer(capsys: pytest.CaptureFixture[str]
             "all_reduce --algorithm fast",
             "all_reduce has no algorithm 'fast'; algorithms of all_reduce here: ",
         ),
+        (f"all_reduce --rails 0,{2**40}/1", "a rail is a number from 0 to"),
         ("all_reduce --steps 8", "--steps 8: ranks are 0 … 7"),
     ],
 )

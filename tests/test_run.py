@@ -195,6 +195,8 @@ def test_nodes_are_even_or_as_given() -> None:
         (("-n", 2, "--nodes", "1,0", "x.py"), "give a number such as 2, or each one's ranks"),
         (("-n", 2, "--nodes", "0", "x.py"), "give a number such as 2"),
         (("-n", 2, "--nodes", "a", "x.py"), "give a number such as 2"),
+        (("-n", 2, "--timeout", "0", "x.py"), "--timeout 0: give a positive number"),
+        (("-n", 2, "--timeout", "nan", "x.py"), "--timeout nan: give a positive number"),
         (("-n", 2), "what should the ranks run"),
         (("-n", 2, "no_such.py"), "there is no script no_such.py"),
         (("-n", 2, "no-such-command"), "no-such-command cannot be started: No such file or directory"),

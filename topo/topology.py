@@ -12,6 +12,7 @@ from operator import index as as_index
 
 from pycomm.topo.units import counted
 
+MAX_RAIL = 2**31 - 1  # what the core counts rails with
 MAX_SPELLED_RANKS = 64  # a repr spells out the ranks of a topology up to this size
 
 
@@ -38,8 +39,8 @@ class Place:
         """
         if not isinstance(self.node, str) or not self.node:
             raise ValueError(f"a place needs the name of its node, not {self.node!r}")
-        if isinstance(self.rail, bool) or not isinstance(self.rail, int) or self.rail < 0:
-            raise ValueError(f"a rail is a number from 0 on, not {self.rail!r} (node {self.node})")
+        if isinstance(self.rail, bool) or not isinstance(self.rail, int) or not 0 <= self.rail <= MAX_RAIL:
+            raise ValueError(f"a rail is a number from 0 to {MAX_RAIL}, not {self.rail!r} (node {self.node})")
 
 
 @dataclass(frozen=True, repr=False)

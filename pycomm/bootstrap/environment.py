@@ -26,6 +26,7 @@ def from_environment(environ: Mapping[str, str], secret_file: str | None, deadli
     missing = [name for name in NEEDED if name not in environ]
     size = _number(environ, "WORLD_SIZE") if "WORLD_SIZE" in environ else 0
     if size == 1:
+        _check_rank(_number(environ, "RANK") if "RANK" in environ else 0, size)
         return Alone()
     if missing:
         raise InvalidArgument(
@@ -69,11 +70,15 @@ def from_arguments(
     return Meeting(rank, size, host.strip("[]"), int(port), f"{port}//", path).join(deadline)
 
 
-def _check(rank: int, size: int, port: int) -> None:
+def _check_rank(rank: int, size: int) -> None:
     if size < 1:
         raise InvalidArgument(f"init: a job has at least 1 rank, not {size}")
     if not 0 <= rank < size:
         raise InvalidArgument(f"init: rank {rank} of {size} does not exist: ranks are 0 … {size - 1}")
+
+
+def _check(rank: int, size: int, port: int) -> None:
+    _check_rank(rank, size)
     if not 0 < port < 65536:
         raise InvalidArgument(f"init: {port} is not a port: choose one of 1 … 65535")
 

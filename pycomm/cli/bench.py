@@ -6,7 +6,9 @@ import argparse
 import os
 import tempfile
 from argparse import Namespace
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from pycomm.bench.launch import run_ranks
 from pycomm.bench.measure import Case, Effort, measure_row, workloads
@@ -30,15 +32,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's arguments; their letters are those of nccl-tests."""
     add = parser.add_argument
     add("collective", choices=COLLECTIVES)
-    add("-b", "--minbytes", type=parse_size, default=8, metavar="SIZE", help="first size (8)")
-    add("-e", "--maxbytes", type=parse_size, default=64 << 20, metavar="SIZE", help="last size (64M)")
+    add("-b", "--minbytes", type=_read(parse_size), default=8, metavar="SIZE", help="first size (8)")
+    add("-e", "--maxbytes", type=_read(parse_size), default=64 << 20, metavar="SIZE", help="last size (64M)")
     add("-f", "--stepfactor", type=int, default=2, metavar="F", help="from one size to the next (2)")
     add("-n", "--iters", type=int, default=20, metavar="N", help="timed iterations of each size (20)")
     add("-w", "--warmup-iters", type=int, default=5, metavar="N", help="untimed iterations of each size (5)")
     add(
         "-d",
         "--datatype",
-        type=parse_dtype,
+        type=_read(parse_dtype),
         default=parse_dtype("float32"),
         metavar="DTYPE",
         help="float32 …",
@@ -68,6 +70,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--json", type=Path, metavar="FILE", help="write JSON lines, one a measurement")
     add("--plot", type=Path, metavar="FILE.svg", help="draw time and bus bandwidth")
     add("--report-to", type=Path, help=argparse.SUPPRESS)  # the pipe of the process that started these ranks
+
+
+def _read(parse: Callable[[str], Any]) -> Callable[[str], Any]:
+    """The same parser; argparse prints what it says of a wrong value."""
+
+    def parse_argument(text: str) -> Any:
+        try:
+            return parse(text)
+        except ValueError as why:
+            raise argparse.ArgumentTypeError(str(why)) from None
+
+    return parse_argument
 
 
 def run(arguments: Namespace) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import secrets
 import socket
@@ -33,6 +34,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Runs the job and returns its exit status: that of the first rank that failed, or 128 + its signal."""
+    if arguments.timeout is not None and not 0 < arguments.timeout < math.inf:
+        raise InvalidArgument(f"--timeout {arguments.timeout:g}: give a positive number of seconds")
     sizes = nodes.node_sizes(arguments.nodes, arguments.n, arguments.n)
     command = command_line(["-m", *arguments.module] if arguments.module else arguments.program)
     # In memory, under a path that processes of this user can open while we live: nothing can be left behind.
