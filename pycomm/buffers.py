@@ -24,8 +24,12 @@ def as_array(buffer: object, dtype: object, what: str) -> Array:
     """`buffer` as an array on the same memory; `dtype` says what the bytes of a raw buffer are.
 
     Raises:
-        InvalidArgument: it has no buffer protocol, or its size is no multiple of an element.
+        InvalidArgument: it has no buffer protocol, it is masked, or its size is no multiple of an element.
     """
+    if isinstance(buffer, np.ma.MaskedArray):
+        raise InvalidArgument(
+            f"{what}: a masked array's mask would be lost: pass x.filled(value), or x.data and x.mask apart"
+        )
     if isinstance(buffer, np.ndarray) and dtype is None:
         return buffer
     try:

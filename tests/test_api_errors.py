@@ -23,6 +23,12 @@ WRONG: list[tuple[Callable[[Communicator], object], type[Exception], str]] = [
     (lambda c: c.all_reduce([1, 2]), InvalidArgument, "all_reduce: list has no buffer .* numpy.asarray"),
     (lambda c: c.all_reduce(3.0), InvalidArgument, "float has no buffer"),
     (lambda c: c.all_reduce(None), InvalidArgument, "NoneType has no buffer"),
+    (
+        lambda c: c.all_reduce(np.ma.masked_array(X, X > 0)),
+        InvalidArgument,
+        "mask would be lost: pass x.filled",
+    ),
+    (lambda c: c.all_reduce(X, out=np.ma.masked_array(X, X > 0)), InvalidArgument, "out: a masked array"),
     (lambda c: c.all_reduce("text"), InvalidArgument, "str has no buffer"),
     (lambda c: c.all_reduce(X.astype(np.complex64)), Unsupported, "complex64 is not one of int8, "),
     (lambda c: c.all_reduce(X.astype(bool)), Unsupported, "dtype bool is not one of"),
