@@ -106,7 +106,7 @@ def test_a_program_keeps_to_the_callers_buffers() -> None:
 
 def test_a_program_runs_only_where_its_ranks_are() -> None:
     fabric = _C.memory_fabrics(3)[0]
-    array = memoryview(np.ones(4, np.float32)).cast("B")
+    array = bytearray(np.ones(4, np.float32).tobytes())
     request = _C.Request("all_reduce", "sum", "float32", 4)
     for size, rank in ((3, 0), (2, 1)):
         goal = _C.Goal("all_reduce", size)
@@ -131,7 +131,7 @@ def test_limits_of_a_communicator() -> None:
     with pytest.raises(ValueError, match="at least 64 bytes"):
         _C.Communicator(fabric, 0, [0, 1], ["a", "b"], slice_bytes=0)
     bound = _C.Bound(programs()[0], GOAL, 4, "float32")
-    array = memoryview(np.ones(4, np.float32)).cast("B")
+    array = bytearray(np.ones(4, np.float32).tobytes())
     with pytest.raises(ValueError, match="a timeout must be a number"):
         _C.Communicator(fabric, 0, [0, 1], ["a", "b"]).run(
             bound, array, bytearray(16), _C.Request("all_reduce", "sum", "float32", 4), float("nan")
