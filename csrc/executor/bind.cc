@@ -134,6 +134,11 @@ BoundStep Bound::bind(const Step& step) {
   if (!fits || (step.op == Op::kReduce && total(bound.addend) != bound.elements))
     throw ProgramError("rank " + std::to_string(program_.rank()) + ", step \"" + step.text() +
                        "\": its operands have unlike numbers of elements");
+  const Form from = step.op == Op::kRecv ? step.other_form : step.src_form;
+  const bool only_moves = step.op == Op::kRecv || step.op == Op::kCopy;
+  if (only_moves && (from == Form::kPartial) != (step.dst_form == Form::kPartial))
+    throw ProgramError("rank " + std::to_string(program_.rank()) + ", step \"" + step.text() +
+                       "\": it would move partial sums where whole values belong, or the reverse");
   if (reduces_here) choose_kernels(bound, step);
   return bound;
 }

@@ -60,7 +60,9 @@ std::optional<Fault> Watch::fault_from(int member) {
 void Watch::look_at_faults(const Call& call) {
   for (int member = 0; member < members_.size(); ++member) {
     if (member == members_.rank) continue;
-    if (const auto fault = fault_from(member))
+    const auto fault = fault_from(member);
+    // A fault in a later call: its finder is done with ours, and has sent us all that we need of it.
+    if (fault && fault->sequence <= call.sequence)
       raise(call, static_cast<ErrorKind>(fault->kind), fault->culprit, fault->text);
   }
 }

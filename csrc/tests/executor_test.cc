@@ -194,6 +194,14 @@ TEST(many_asynchronous_calls_are_done_in_order) {
   });
 }
 
+TEST(a_step_that_only_moves_does_not_convert) {
+  const Recipe recipe = flat(Collective::kAllReduce, 1, "ring");
+  Program program = build(recipe)[0];
+  program.channels()[0][0].dst_form = Form::kPartial;
+  program.channels()[0][0].src_form = Form::kRaw;
+  CHECK_THROWS(Bound(program, recipe.goal, {8, Dtype::kFloat16, Reduction::kSum}), "partial sums");
+}
+
 TEST(chunks_are_cut_at_whole_lines_once_there_are_enough) {
   for (std::uint64_t count : {0ull, 1ull, 7ull, 100ull, 1000ull, 100003ull})
     for (std::uint64_t chunks : {1ull, 2ull, 3ull, 8ull, 64ull}) {
