@@ -23,8 +23,10 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 # The module _C is left out here: `build` makes it, step by step, with the tests' objects.
+# editable_mode=compat puts this folder on the path: setuptools' import hook would lose to any folder named `pycomm`
+# beside a script or in the working directory, such as this checkout seen from the folder above it.
 $(VENV)/.dev: pyproject.toml setup.py | $(BIN)/python
-	SKBUILD_CMAKE_DEFINE=PYCOMM_PYTHON=OFF $(PIP) install -e '.[dev]'
+	SKBUILD_CMAKE_DEFINE=PYCOMM_PYTHON=OFF $(PIP) install -e '.[dev]' --config-settings editable_mode=compat
 	touch $@
 
 # gloo, to compare with. Without it that comparison is skipped.
