@@ -37,15 +37,14 @@ void Watch::look(const Call& call, const Execution& execution) {
 }
 
 // What a member on this node last asked for on this communicator; nothing where that cannot be seen.
-std::optional<Request> Watch::asked(int member, std::uint64_t* sequence) {
+std::optional<Watch::Asked> Watch::asked(int member) {
   Segment* segment = members_.fabric->segment_of(members_.job_rank(member));
   if (segment == nullptr) return std::nullopt;
   const auto arrival = pycomm::look(line_of(*segment, members_.communicator));
   if (!arrival) return std::nullopt;
   const Request request = Request::parse(arrival->payload);
   if (request.communicator != members_.communicator) return std::nullopt;
-  *sequence = arrival->epoch;
-  return request;
+  return Asked{arrival->epoch, request};
 }
 
 std::optional<Fault> Watch::fault_from(int member) {
@@ -69,11 +68,10 @@ void Watch::look_at_faults(const Call& call) {
 
 void Watch::look_at_arrivals(const Call& call) {
   for (int member = 0; member < members_.size(); ++member) {
-    std::uint64_t sequence = 0;
     if (member == members_.rank) continue;
-    const auto request = asked(member, &sequence);
-    if (request && sequence == call.sequence && request->fingerprint() != call.fingerprint)
-      mismatch(call, member);
+    const auto other = asked(member);
+    if (other && other->sequence == call.sequence && other->request.fingerprint() != call.fingerprint)
+      disagree(call, member, other);
   }
 }
 
@@ -106,25 +104,22 @@ std::string Watch::timed_out(const Call& call, const Execution& execution) {
                      " waits in " + where(call, execution, channel);
   if (member >= 0) {
     text += " for " + members_.label(member);
-    std::uint64_t sequence = 0;
-    const auto request = asked(member, &sequence);
-    if (request && sequence < call.sequence)
-      text += ", which has not come; its last call was " + request->text(sequence);
-    else if (!request && members_.fabric->segment_of(members_.job_rank(member)) != nullptr)
+    const auto other = asked(member);
+    if (other && other->sequence < call.sequence)
+      text += ", which has not come; its last call was " + other->request.text(other->sequence);
+    else if (!other && members_.fabric->segment_of(members_.job_rank(member)) != nullptr)
       text += ", which has not made any call yet";
   }
   return text + ". See that every rank makes the same calls in the same order, or raise timeout_s.";
 }
 
-void Watch::mismatch(const Call& call, int member) {
+void Watch::disagree(const Call& call, int member, const std::optional<Asked>& other) {
   look_at_faults(call);  // the peer may have found out first, and have said more
   std::string text = "the ranks disagree at call #" + std::to_string(call.sequence) + ": " +
                      members_.label(members_.rank) + " asks for " + call.request.text(call.sequence);
-  std::uint64_t sequence = 0;
-  const auto other = asked(member, &sequence);
-  if (other && sequence == call.sequence) {
-    text += ", " + members_.label(member) + " for " + other->text(sequence);
-    if (other->text(sequence) == call.request.text(call.sequence))
+  if (other && other->sequence == call.sequence) {
+    text += ", " + members_.label(member) + " for " + other->request.text(call.sequence);
+    if (other->request.text(call.sequence) == call.request.text(call.sequence))
       text += ", with another algorithm or group";
   } else {
     text += ", " + members_.label(member) + " for something else";

@@ -38,7 +38,7 @@ class Watch {
   // while.
   void look(const Call& call, const Execution& execution);
   // What a lane or peer reported, as a CallError for all ranks.
-  [[noreturn]] void mismatch(const Call& call, int member);
+  [[noreturn]] void mismatch(const Call& call, int member) { disagree(call, member, asked(member)); }
   [[noreturn]] void lost(const Call& call, const Execution& execution, int job_rank, const std::string& why);
   [[noreturn]] void interrupted(const Call& call);
 
@@ -46,7 +46,13 @@ class Watch {
   [[noreturn]] void raise(const Call& call, ErrorKind kind, int culprit, const std::string& text);
   void flood(const Fault& fault);
   std::optional<Fault> fault_from(int member);
-  std::optional<Request> asked(int member, std::uint64_t* sequence);
+  // A member's call, as far as it can be seen: which it is, and what it asks for.
+  struct Asked {
+    std::uint64_t sequence;
+    Request request;
+  };
+  std::optional<Asked> asked(int member);
+  [[noreturn]] void disagree(const Call& call, int member, const std::optional<Asked>& other);
   void look_at_faults(const Call& call);
   void look_at_arrivals(const Call& call);
   void look_at_peers(const Call& call, const Execution& execution);
