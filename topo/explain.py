@@ -182,7 +182,7 @@ def _relayed(plan: Plan) -> str:
     idle = sorted(_shareless(plan))
     if idle:
         own = "rank {} owns" if len(idle) == 1 else "ranks {} own"
-        return f"{own.format(_some(idle))} no share; what they add and get goes by the owners of their node"
+        return f"{own.format(_some(idle))} no share; an owner on its node stands in for each"
     return "nothing"
 
 

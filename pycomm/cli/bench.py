@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=_read(parse_dtype),
         default=parse_dtype("float32"),
         metavar="DTYPE",
-        help="float32 …",
+        help="int8 … int64, uint8 … uint64, float16, bfloat16, float32, float64 (float32)",
     )
     add("-o", "--op", choices=sorted(_OPS), default="sum", help="reduction (sum)")
     add("-r", "--root", type=int, default=0, metavar="RANK", help="root of broadcast and reduce (0)")
@@ -131,19 +131,17 @@ def _case(arguments: Namespace) -> Case:
 def _check(arguments: Namespace) -> list[int]:
     """The sizes; the number of ranks is filled in. Raises InvalidArgument, before any rank is started."""
     if arguments.iters < 1 or min(arguments.warmup_iters, arguments.check) < 0:
-        raise InvalidArgument("bench: -n must be at least 1, -w and -c at least 0")
+        raise InvalidArgument("-n must be at least 1, -w and -c at least 0")
     if "RANK" not in os.environ:
         arguments.ranks = sum(nodes.node_sizes(arguments.nodes, arguments.ranks, 2))
         if not 0 <= arguments.root < arguments.ranks:
-            raise InvalidArgument(
-                f"bench: there is no rank {arguments.root} among {arguments.ranks} to be the root"
-            )
+            raise InvalidArgument(f"there is no rank {arguments.root} among {arguments.ranks} to be the root")
     try:
         if arguments.plot:
             require_matplotlib()
         return size_range(arguments.minbytes, arguments.maxbytes, arguments.stepfactor)
     except (ValueError, ModuleNotFoundError) as why:
-        raise InvalidArgument(f"bench: {why}") from None
+        raise InvalidArgument(str(why)) from None
 
 
 def _words(arguments: Namespace) -> list[str]:
