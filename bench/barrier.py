@@ -2,13 +2,17 @@
 
 import mmap
 import os
+import time
 from pathlib import Path
 
+# Where ranks share CPUs, one that waits long leaves them to those that are still in the call.
+_YIELDS = 50
+_NAP_S = 50e-6
 _LINE = 64  # bytes between two ranks' counters: a cache line each
 
 
 class Barrier:
-    """Counters in a file that all ranks map, one a rank; waiting keeps a CPU busy unless told to yield it."""
+    """Counters in a file that all ranks map, one a rank; waiting keeps a CPU busy unless told to leave it."""
 
     def __init__(self, path: Path, rank: int, ranks: int, *, yielding: bool) -> None:
         length = ranks * _LINE
@@ -28,7 +32,13 @@ class Barrier:
         self._passed += 1
         counters, passed = self._counters, self._passed
         counters[self._own] = passed
+        turns = 0
         for other in self._others:
             while counters[other] < passed:
-                if self._yielding:
+                if not self._yielding:
+                    continue
+                turns += 1
+                if turns <= _YIELDS:
                     os.sched_yield()
+                else:
+                    time.sleep(_NAP_S)
