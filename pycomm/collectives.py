@@ -37,7 +37,6 @@ class Kind:
     result_shape: Callable[[Shape, int], Shape]
     in_place: Callable[[int, int], int] | None
     reduces: bool = False
-    rooted: bool = False
 
     def shape(self, shape: Shape, n: int) -> Shape:
         """The result's shape. Raises InvalidArgument where the first dimension cannot be divided among
@@ -76,8 +75,8 @@ KINDS = {
     kind.name: kind
     for kind in (
         Kind("all_reduce", _one, _same, _at_start, reduces=True),
-        Kind("reduce", _one, _same, _at_start, reduces=True, rooted=True),
-        Kind("broadcast", _one, _same, _at_start, rooted=True),
+        Kind("reduce", _one, _same, _at_start, reduces=True),
+        Kind("broadcast", _one, _same, _at_start),
         Kind("all_gather", _one, lambda shape, n: (n, *shape), _at_own_block),
         Kind(
             "reduce_scatter",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from pycomm.topo.candidate import Candidate, unlike
 from pycomm.topo.outline import BY_BLOCK
 from pycomm.topo.profile import PICOSECONDS
+from pycomm.topo.rails import rail_groups
 from pycomm.topo.units import bytes_text, counted, time_text
 
 if TYPE_CHECKING:
@@ -77,12 +78,9 @@ def _map(plan: Plan) -> Iterator[str]:
     yield f" rails by {', '.join(sources)}{brackets}"
 
 
-def _shareless(plan: Plan) -> set[int]:
-    levels = plan.choice.chosen.outline.levels
-    if len(levels) == 1 or plan.choice.chosen.outline.form == "led":
-        return set()
-    owners = {rank for group in levels[1].groups for rank in group}
-    return set(range(plan.topology.world_size)) - owners
+def _shareless(plan: Plan) -> tuple[int, ...]:
+    outline = plan.choice.chosen.outline
+    return rail_groups(plan.topology).relays if len(outline.levels) > 1 and outline.form != "led" else ()
 
 
 # -- what is done, and when ------------------------------------------------------------------------
@@ -179,7 +177,7 @@ def _relayed(plan: Plan) -> str:
     )
     if pairs:
         return _some(f"rank {rank} by rank {owner}" for rank, owner in pairs)
-    idle = sorted(_shareless(plan))
+    idle = _shareless(plan)
     if idle:
         own = "rank {} owns" if len(idle) == 1 else "ranks {} own"
         return f"{own.format(_some(idle))} no share; an owner on its node stands in for each"

@@ -68,7 +68,7 @@ bool Channel::start(const BoundStep& step) {
     if (found == nullptr) return false;
     Envelope wanted = call_;
     wanted.bytes = step.elements * step.wire_bytes;
-    if (!(*found == wanted)) throw UnlikeMessage{step.peer, wanted, *found};
+    if (!(*found == wanted)) throw UnlikeMessage{step.peer};
   }
   dst_ = Cursor(*bound_, step.dst, *areas_);
   src_ = Cursor(*bound_, step.src, *areas_);

@@ -14,8 +14,6 @@ namespace pycomm {
 // A peer's message does not fit this rank's request: found before any of its bytes are used.
 struct UnlikeMessage {
   int peer;  // rank in the communicator
-  Envelope wanted;
-  Envelope found;
 };
 
 class Channel {

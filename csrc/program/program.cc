@@ -5,6 +5,15 @@
 #include <utility>
 
 namespace pycomm {
+namespace {
+
+void check_equally_long(const char* verb, const Span& a, const char* sign, const Span& b) {
+  if (a.size() != b.size())
+    throw ProgramError(std::string(verb) + " " + a.text() + sign + b.text() + ": the spans have " +
+                       std::to_string(a.size()) + " and " + std::to_string(b.size()) + " chunks");
+}
+
+}  // namespace
 
 void Layout::check() const {
   if (blocks < 0 || chunks < 1 || std::int64_t{blocks} * chunks > kMostChunks)
@@ -15,52 +24,22 @@ void Layout::check() const {
 
 void Program::append(Step step) { channels_[current_].push_back(std::move(step)); }
 
-void Program::send(int peer, const Span& span) {
-  Step step;
-  step.op = Op::kSend;
-  step.peer = peer;
-  step.src = span;
-  append(std::move(step));
-}
+void Program::send(int peer, const Span& span) { append({.op = Op::kSend, .peer = peer, .src = span}); }
 
-void Program::recv(int peer, const Span& span) {
-  Step step;
-  step.op = Op::kRecv;
-  step.peer = peer;
-  step.dst = span;
-  append(std::move(step));
-}
+void Program::recv(int peer, const Span& span) { append({.op = Op::kRecv, .peer = peer, .dst = span}); }
 
 void Program::recv_reduce(int peer, const Span& span) {
-  Step step;
-  step.op = Op::kRecvReduce;
-  step.peer = peer;
-  step.dst = span;
-  step.src = span;
-  append(std::move(step));
+  append({.op = Op::kRecvReduce, .peer = peer, .dst = span, .src = span});
 }
 
 void Program::copy(const Span& dst, const Span& src) {
-  if (dst.size() != src.size())
-    throw ProgramError("copy " + dst.text() + " = " + src.text() + ": the spans have " +
-                       std::to_string(dst.size()) + " and " + std::to_string(src.size()) + " chunks");
-  Step step;
-  step.op = Op::kCopy;
-  step.dst = dst;
-  step.src = src;
-  append(std::move(step));
+  check_equally_long("copy", dst, " = ", src);
+  append({.op = Op::kCopy, .dst = dst, .src = src});
 }
 
 void Program::reduce(const Span& dst, const Span& addend) {
-  if (dst.size() != addend.size())
-    throw ProgramError("reduce " + dst.text() + " + " + addend.text() + ": the spans have " +
-                       std::to_string(dst.size()) + " and " + std::to_string(addend.size()) + " chunks");
-  Step step;
-  step.op = Op::kReduce;
-  step.dst = dst;
-  step.src = dst;
-  step.addend = addend;
-  append(std::move(step));
+  check_equally_long("reduce", dst, " + ", addend);
+  append({.op = Op::kReduce, .dst = dst, .src = dst, .addend = addend});
 }
 
 void Program::channel(int index) {

@@ -30,9 +30,9 @@ struct Step {
   Op op = Op::kCopy;
   int peer = -1;                     // whom it receives from; for kSend whom it sends to
   std::array<int, 2> to = {-1, -1};  // a fused receive streams what it wrote on to these
-  Span dst;                          // written; empty for kSend
-  Span src;                          // read; for the reductions the operand that is written over in place
-  Span addend;                       // the other operand of kReduce
+  Span dst{};                        // written; empty for kSend
+  Span src{};                        // read; for the reductions the operand that is written over in place
+  Span addend{};                     // the other operand of kReduce
 
   // Set by the pass `mark`.
   Form src_form = Form::kRaw;    // of src

@@ -174,7 +174,7 @@ void bind_fabric(py::module_& m) {
       .def(
           "counters",
           [](PyFabric& f, int peer) {
-            const Counters c = f.fabric->endpoint(peer).counters();
+            const Counters c = f.fabric->counters(peer);
             return std::make_tuple(c.sent_bytes, c.received_bytes, c.sent_messages, c.received_messages);
           },
           py::arg("peer"), "(sent bytes, received bytes, sent messages, received messages), payload only.")
