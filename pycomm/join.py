@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 
 from pycomm import log, settings
+from pycomm.admission.deadline import Deadline
 from pycomm.bootstrap import Bootstrap
 from pycomm.bootstrap.environment import from_arguments, from_environment
 from pycomm.bootstrap.mpi import MpiCommunicator, from_mpi
 from pycomm.communicator import Communicator
-from pycomm.deadline import Deadline
 from pycomm.errors import InvalidArgument
 from pycomm.settings import Settings
 from pycomm.wiring import wire

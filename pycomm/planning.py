@@ -9,9 +9,9 @@ from hashlib import sha256
 from typing import Any, TypeAlias
 
 from pycomm._C import Bound, Goal, Request
+from pycomm.admission.deadline import Deadline
 from pycomm.call import Spec
 from pycomm.collectives import KINDS
-from pycomm.deadline import Deadline
 from pycomm.errors import InvalidArgument
 from pycomm.log import TRACE, logger
 from pycomm.own_algorithm import AUTO, OwnAlgorithm

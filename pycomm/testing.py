@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from pycomm import _C
+from pycomm.admission.deadline import Deadline
 from pycomm.communicator import Communicator
-from pycomm.deadline import Deadline
 from pycomm.errors import TimedOut, ranks_text
 from pycomm.machine import usable_cpus
 from pycomm.settings import Settings

@@ -10,7 +10,7 @@ from os import getpid
 from typing import Protocol
 
 from pycomm._C import Fabric
-from pycomm.deadline import Deadline
+from pycomm.admission.deadline import Deadline
 from pycomm.settings import Settings
 from pycomm.topo import Profile, Topology
 

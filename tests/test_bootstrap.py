@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from pycomm import errors, secret
+from pycomm import errors
+from pycomm.admission import secret
+from pycomm.admission.deadline import Deadline
 from pycomm.bootstrap.environment import from_arguments, from_environment
 from pycomm.bootstrap.meeting import Meeting
-from pycomm.deadline import Deadline
 
 
 def free_port() -> int:

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pycomm import door, frames, secret
-from pycomm.deadline import Deadline
-from pycomm.door import Door, knock
+from pycomm.admission import door, frames, secret
+from pycomm.admission.deadline import Deadline
+from pycomm.admission.door import Door, knock
+from pycomm.admission.handshake import Accepter, Dialer, Identity, Refused, Visitor, derive
 from pycomm.errors import InvalidArgument
-from pycomm.handshake import Accepter, Dialer, Identity, Refused, Visitor, derive
 
 SERVER = Identity("job", 0, 2, b"s" * 32)
 CLIENT = Identity("job", 1, 2, b"s" * 32)

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from pycomm import errors
+from pycomm.admission.deadline import Deadline
 from pycomm.bootstrap.mpi import from_mpi
-from pycomm.deadline import Deadline
 
 ROOT = Path(__file__).parent.parent
 LIBRARIES = ["mpich", "openmpi", "impi"]

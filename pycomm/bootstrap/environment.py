@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from pycomm.admission.deadline import Deadline
 from pycomm.bootstrap.bootstrap import Alone, Bootstrap
 from pycomm.bootstrap.meeting import Meeting
-from pycomm.deadline import Deadline
 from pycomm.errors import InvalidArgument
 
 NEEDED = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")

@@ -9,11 +9,11 @@ import socket
 from dataclasses import dataclass
 from pathlib import Path
 
-from pycomm import secret
+from pycomm.admission import secret
+from pycomm.admission.deadline import Deadline
+from pycomm.admission.handshake import Identity, Refused
 from pycomm.bootstrap.rendezvous import Guest, Host, dial, pause
-from pycomm.deadline import Deadline
 from pycomm.errors import InvalidArgument, TimedOut
-from pycomm.handshake import Identity, Refused
 from pycomm.machine import is_loopback, is_own
 
 FIRST_PORT, PORTS = 12000, 20000  # derived ports: below those that Linux hands out by itself (32768 and on)

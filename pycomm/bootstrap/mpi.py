@@ -11,13 +11,13 @@ import secrets
 import socket
 from typing import Protocol
 
+from pycomm.admission.deadline import Deadline
+from pycomm.admission.handshake import Identity
+from pycomm.admission.secret import SECRET_BYTES
 from pycomm.bootstrap.bootstrap import Alone, Bootstrap
 from pycomm.bootstrap.rendezvous import Guest, Host, dial, pause
-from pycomm.deadline import Deadline
 from pycomm.errors import InvalidArgument, PeerLost, TimedOut
-from pycomm.handshake import Identity
 from pycomm.machine import machine_id, outward_address
-from pycomm.secret import SECRET_BYTES
 
 MESSAGE_BYTES = 512
 LOOPBACK = "127.0.0.1"

@@ -14,11 +14,11 @@ import struct
 import threading
 import time
 
-from pycomm import frames
-from pycomm.deadline import Deadline
-from pycomm.door import Door, knock
+from pycomm.admission import frames
+from pycomm.admission.deadline import Deadline
+from pycomm.admission.door import Door, knock
+from pycomm.admission.handshake import Dialer, Identity, Refused, Visitor
 from pycomm.errors import Error, InvalidArgument, Mismatch, PeerLost, TimedOut, ranks_text
-from pycomm.handshake import Dialer, Identity, Refused, Visitor
 from pycomm.machine import is_loopback
 
 PURPOSE = "rendezvous"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import TextIO
 
-from pycomm.deadline import Deadline
+from pycomm.admission.deadline import Deadline
 from pycomm.errors import InvalidArgument, ranks_text
 from pycomm.launch.child import Child
 

@@ -10,9 +10,9 @@ import socket
 import struct
 from dataclasses import dataclass
 
-from pycomm.deadline import Deadline
-from pycomm.door import knock
-from pycomm.handshake import Dialer, Identity, Refused
+from pycomm.admission.deadline import Deadline
+from pycomm.admission.door import knock
+from pycomm.admission.handshake import Dialer, Identity, Refused
 from pycomm.log import TRACE, logger
 
 PURPOSE = "handover"

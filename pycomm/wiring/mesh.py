@@ -9,10 +9,10 @@ import threading
 from collections.abc import Iterable
 
 from pycomm._C import Fabric
-from pycomm.deadline import Deadline
-from pycomm.door import Door, knock
+from pycomm.admission.deadline import Deadline
+from pycomm.admission.door import Door, knock
+from pycomm.admission.handshake import Dialer, Identity, Visitor
 from pycomm.errors import PeerLost, TimedOut, ranks_text
-from pycomm.handshake import Dialer, Identity, Visitor
 from pycomm.wiring import handover
 
 LANES = "lanes"

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 from pycomm._C import Fabric
 from pycomm._version import __version__
+from pycomm.admission.deadline import Deadline
+from pycomm.admission.handshake import Identity, derive
 from pycomm.bootstrap import Bootstrap
-from pycomm.deadline import Deadline
 from pycomm.errors import Error, TimedOut
-from pycomm.handshake import Identity, derive
 from pycomm.log import logger
 from pycomm.machine import cpu_quota, is_loopback, machine_id, outward_address
 from pycomm.settings import Settings

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import struct
 
-from pycomm.deadline import Deadline
+from pycomm.admission.deadline import Deadline
 
 LENGTH = struct.Struct("!I")
 LIMIT = 64 << 20  # of a frame among ranks that know each other

@@ -11,9 +11,9 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from pycomm import frames
-from pycomm.deadline import Deadline
-from pycomm.handshake import MESSAGE_LIMIT, Accepter, Dialer, Identity, Refused, Visitor
+from pycomm.admission import frames
+from pycomm.admission.deadline import Deadline
+from pycomm.admission.handshake import MESSAGE_LIMIT, Accepter, Dialer, Identity, Refused, Visitor
 from pycomm.log import TRACE, logger
 
 PENDING_LIMIT = 64  # handshakes under way; further callers wait in the kernel's queue
