@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import difflib
+import json
 import logging
 import math
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from pycomm.errors import InvalidArgument
+from pycomm.topo.profile import Profile
 from pycomm.topo.topology import MAX_RAIL
 
 PREFIX = "PYCOMM_"
@@ -36,6 +39,15 @@ def _label(text: str) -> str:
     if not text.isprintable() or len(text) > 100:
         raise ValueError("must be at most 100 printable characters")
     return text
+
+
+def _profile(text: str) -> Profile:
+    try:
+        return Profile.from_dict(json.loads(Path(text).read_text()))
+    except OSError as why:
+        raise ValueError(f"it cannot be read: {why.strerror}") from None
+    except json.JSONDecodeError as why:
+        raise ValueError(f"it is not JSON: {why}") from None
 
 
 def _one_of(*names: str) -> Callable[[str], str]:
@@ -80,6 +92,7 @@ SETTINGS = (
         "which plans are candidates",
         shared=True,
     ),
+    Setting("PROFILE", _profile, None, "file of measured costs, as `pycomm tune` writes it", shared=True),
     Setting("TIMEOUT_S", _seconds, 300.0, "deadline of every call, and of init, in seconds"),
     Setting(
         "SECRET_FILE", str, None, "file (mode 0600) that holds the job's secret; needed on several hosts"
@@ -97,14 +110,16 @@ class Settings:
     transport: str = "auto"
     algorithm: str | None = None
     policy: str = "rail_first"
+    profile: Profile | None = None
     timeout_s: float = 300.0
     secret_file: str | None = None
     log: str | None = None
     sources: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     def shared(self) -> dict[str, object]:
-        """Those that every rank must have alike, by variable."""
-        return {s.variable: getattr(self, s.name.lower()) for s in SETTINGS if s.shared}
+        """Those that every rank must have alike, by variable; of a profile its digest."""
+        values = {s.variable: getattr(self, s.name.lower()) for s in SETTINGS if s.shared}
+        return {name: v.digest() if isinstance(v, Profile) else v for name, v in values.items()}
 
 
 def read(environ: Mapping[str, str] = os.environ) -> Settings:

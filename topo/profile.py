@@ -136,6 +136,8 @@ class Profile:
                 place.
         """
         known = {"local": Wire, "network": Wire, "limits": Limits}
+        if not isinstance(data, Mapping):
+            raise ValueError(f"profile: expected an object, not {data!r}")
         _check_keys("profile", data, {*known, "source"})
         parts: dict[str, Any] = {}
         for name, kind in known.items():

@@ -16,6 +16,7 @@ COMMANDS = {
     "plan": "print how a collective would be done, and why",
     "verify": "prove every algorithm",
     "bench": "measure a collective",
+    "tune": "measure what plans are priced with, and save it as a profile",
 }
 
 
