@@ -144,6 +144,10 @@ class PyCommunicator {
 };
 
 void bind_fabric(py::module_& m) {
+  py::class_<LinkState>(m, "LinkState", "One link of an endpoint; bytes of payload.")
+      .def_readonly("sent_bytes", &LinkState::sent_bytes)
+      .def_readonly("received_bytes", &LinkState::received_bytes)
+      .def_readonly("lost", &LinkState::lost, "Why the link is gone; empty while it lives.");
   py::class_<PyFabric, std::shared_ptr<PyFabric>>(m, "Fabric", "All that one rank needs to reach the others.")
       .def(py::init([](int rank, int size) {
              if (size < 1 || rank < 0 || rank >= size)
@@ -163,8 +167,9 @@ void bind_fabric(py::module_& m) {
           py::arg("peer"), py::arg("segment_fd"), py::arg("event_fd"), py::arg("pidfd") = -1,
           "A peer on this node. Takes the descriptors.")
       .def(
-          "add_tcp", [](PyFabric& f, int peer, int socket_fd) { f.fabric->add_tcp(peer, socket_fd); },
-          py::arg("peer"), py::arg("socket_fd"), "A connected, authenticated socket. Takes the descriptor.")
+          "add_tcp", [](PyFabric& f, int peer, const std::vector<int>& fds) { f.fabric->add_tcp(peer, fds); },
+          py::arg("peer"), py::arg("socket_fds"),
+          "Connected, authenticated sockets: the links of one endpoint. Takes the descriptors.")
       .def(
           "connected", [](const PyFabric& f, int peer) { return f.fabric->connected(peer); }, py::arg("peer"))
       .def(
@@ -178,6 +183,9 @@ void bind_fabric(py::module_& m) {
             return std::make_tuple(c.sent_bytes, c.received_bytes, c.sent_messages, c.received_messages);
           },
           py::arg("peer"), "(sent bytes, received bytes, sent messages, received messages), payload only.")
+      .def(
+          "links", [](PyFabric& f, int peer) { return f.fabric->links(peer); }, py::arg("peer"),
+          "The links of a TCP peer, in the order in which they were given; none for another transport.")
       .def(
           "set_waiting",
           [](PyFabric& f, std::int64_t spin_ns, std::int64_t yield_ns, std::int64_t nap_ns) {

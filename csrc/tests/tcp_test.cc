@@ -112,7 +112,7 @@ TEST(credit_bounds_what_is_sent) {
 
 TEST(a_full_socket_is_waited_for) {
   const Pair fds = internet_pair(AF_INET, 4096);
-  auto endpoint = make_tcp_endpoint(1, fds.first);
+  auto endpoint = make_tcp_endpoint(1, {fds.first});
   std::vector<std::byte> data(1 << 20);
   Lane& lane = endpoint->lane(1, 1);
   CHECK(lane.begin({1, 1, data.size()}));
@@ -170,7 +170,7 @@ TEST(what_comes_for_a_closed_communicator_is_dropped) {
 
 TEST(leaving_a_peer_that_does_not_read_takes_a_moment) {
   const Pair fds = internet_pair(AF_INET, 4096);
-  auto endpoint = make_tcp_endpoint(1, fds.first);
+  auto endpoint = make_tcp_endpoint(1, {fds.first});
   std::vector<std::byte> data(1 << 20);
   CHECK(endpoint->lane(1, 1).begin({1, 1, data.size()}));
   while (endpoint->lane(1, 1).push(data.data(), 100000) != 0) continue;

@@ -60,7 +60,7 @@ inline Pair internet_pair(int family, int bytes = 0) {
 }
 
 inline std::pair<std::unique_ptr<Endpoint>, std::unique_ptr<Endpoint>> endpoints(Pair fds) {
-  return {make_tcp_endpoint(1, fds.first), make_tcp_endpoint(0, fds.second)};
+  return {make_tcp_endpoint(1, {fds.first}), make_tcp_endpoint(0, {fds.second})};
 }
 
 inline void rest(std::chrono::milliseconds time = 20ms) { std::this_thread::sleep_for(time); }

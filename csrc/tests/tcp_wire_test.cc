@@ -15,7 +15,7 @@ namespace {
 struct Bare {
   Bare() {
     const Pair fds = internet_pair(AF_INET);
-    endpoint = make_tcp_endpoint(7, fds.first);
+    endpoint = make_tcp_endpoint(7, {fds.first});
     fd = fds.second;
   }
   ~Bare() { hang_up(); }
@@ -48,7 +48,7 @@ tcp::FrameHeader data_header(const std::string& payload, std::uint32_t communica
 std::vector<char> valid_stream() {
   const Pair fds = unix_pair();
   {
-    auto endpoint = make_tcp_endpoint(0, fds.first);
+    auto endpoint = make_tcp_endpoint(0, {fds.first});
     Sender one(endpoint->lane(1, 1), {1, {100, 0, 20000, 7}}),
         two(endpoint->lane(1, 2), {2, {3000, 0, 0, 900}});
     while (one.step() | two.step()) continue;
@@ -232,7 +232,7 @@ TEST(spoiled_streams_do_no_harm) {
     const Pair ends = unix_pair();
     CHECK_EQ(::send(ends.second, spoiled.data(), spoiled.size(), MSG_DONTWAIT), spoiled.size());
     close(ends.second);
-    auto endpoint = make_tcp_endpoint(7, ends.first);
+    auto endpoint = make_tcp_endpoint(7, {ends.first});
     try {
       for (int turn = 0; turn < 200; ++turn) take_something(*endpoint, random);
     } catch (const PeerLostError& error) {
@@ -262,8 +262,8 @@ TEST(too_many_strange_lanes_are_refused) {
 TEST(what_is_no_stream_socket_is_refused) {
   int ends[2];
   CHECK_EQ(pipe(ends), 0);
-  CHECK_THROWS(make_tcp_endpoint(1, ends[0]), "as a TCP connection");
+  CHECK_THROWS(make_tcp_endpoint(1, {ends[0]}), "as a TCP connection");
   CHECK_EQ(fcntl(ends[0], F_GETFD), -1);  // it was taken, so it was closed
   close(ends[1]);
-  CHECK_THROWS(make_tcp_endpoint(1, socket(AF_INET, SOCK_DGRAM, 0)), "as a TCP connection");
+  CHECK_THROWS(make_tcp_endpoint(1, {socket(AF_INET, SOCK_DGRAM, 0)}), "as a TCP connection");
 }

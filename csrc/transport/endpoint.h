@@ -5,6 +5,7 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include "transport/fault.h"
 #include "transport/lane.h"
@@ -22,6 +23,13 @@ struct Counters {
   std::uint64_t received_bytes = 0;  // payload, as taken from lanes
   std::uint64_t sent_messages = 0;
   std::uint64_t received_messages = 0;
+};
+
+// One link of an endpoint: a connection over one pair of NICs.
+struct LinkState {
+  std::uint64_t sent_bytes = 0;      // payload, as given to this link
+  std::uint64_t received_bytes = 0;  // payload, as it came over this link
+  std::string lost;                  // why it is gone; empty while it lives
 };
 
 class Endpoint {
@@ -49,6 +57,8 @@ class Endpoint {
   virtual std::optional<Fault> fault() { return std::nullopt; }
   // Of all lanes so far. A transport whose lanes count for themselves adds them up here.
   virtual Counters counters() const { return counters_; }
+  // Of a transport that has links: each, in the order in which they were given; else none.
+  virtual std::vector<LinkState> links() const { return {}; }
 
  protected:
   Counters counters_;

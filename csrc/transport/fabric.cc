@@ -88,11 +88,10 @@ void Fabric::add_thread(int peer, const Fabric& other) {
   endpoints_[at] = std::make_unique<ShmEndpoint>(rank_, lanes_, std::move(how), "memory");
 }
 
-void Fabric::add_tcp(int peer, int socket_fd) {
-  Descriptor socket(socket_fd);
+void Fabric::add_tcp(int peer, const std::vector<int>& socket_fds) {
+  auto endpoint = make_tcp_endpoint(peer, socket_fds);
   std::lock_guard lock(mutex_);
   require_free(peer);
-  auto endpoint = make_tcp_endpoint(peer, socket.release());
   waiter_.add_descriptor(endpoint->descriptor());
   const int count = driven_count_.load(std::memory_order_relaxed);
   driven_[static_cast<std::size_t>(count)].endpoint = endpoint.get();

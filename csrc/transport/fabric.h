@@ -37,11 +37,12 @@ class Fabric {
   // deadlines). One connection to a peer: std::logic_error for the second. SegmentError when `segment_fd` is
   // not the peer's.
   void add_shm(int peer, int segment_fd, int event_fd, int pidfd);
-  void add_tcp(int peer, int socket_fd);
+  void add_tcp(int peer, const std::vector<int>& socket_fds);
   bool connected(int peer) const;
   // Throws std::logic_error when there is none: connections are made when a plan is.
   Endpoint& endpoint(int peer);
   Counters counters(int peer) { return endpoint(peer).counters(); }
+  std::vector<LinkState> links(int peer) { return endpoint(peer).links(); }
 
   Segment& segment() { return *segment_; }
   // Segment of a peer on this node, or nullptr: its arrival line and fault record can be read there.

@@ -62,7 +62,7 @@ class Mesh:
             wanted = [peer for peer in peers if not self.fabric.connected(peer)]
             for peer in wanted:
                 if peer > self.identity.rank:
-                    self.fabric.add_tcp(peer, self._dial(peer, deadline).detach())
+                    self.fabric.add_tcp(peer, [self._dial(peer, deadline).detach()])
             missing = []
             for peer in wanted:
                 if peer < self.identity.rank:
@@ -70,7 +70,7 @@ class Mesh:
                     if sock is None:
                         missing.append(peer)
                     else:
-                        self.fabric.add_tcp(peer, _prepared(sock).detach())
+                        self.fabric.add_tcp(peer, [_prepared(sock).detach()])
             if missing:
                 raise TimedOut(
                     f"rank {self.identity.rank}: {ranks_text(missing)} of {self.identity.size} had not "

@@ -6,6 +6,8 @@
 #include <system_error>
 #include <utility>
 
+#include "transport/descriptor.h"
+
 namespace pycomm::tcp {
 namespace {
 
@@ -206,6 +208,11 @@ std::optional<Fault> Connection::fault() {
   return fault_;
 }
 
+std::vector<LinkState> Connection::links() const {
+  const Lock lock(*this);
+  return {{counters_.sent_bytes, counters_.received_bytes, lost_}};
+}
+
 bool Connection::poll() {
   const Lock lock(*this);
   wants_write_ = std::exchange(full_, false);
@@ -282,8 +289,13 @@ void Connection::leave() {
 
 namespace pycomm {
 
-std::unique_ptr<Endpoint> make_tcp_endpoint(int peer, int socket_fd, const TcpOptions& options) {
-  return std::make_unique<tcp::Connection>(peer, socket_fd, options);
+std::unique_ptr<Endpoint> make_tcp_endpoint(int peer, const std::vector<int>& socket_fds,
+                                            const TcpOptions& options) {
+  std::vector<Descriptor> sockets;
+  for (const int fd : socket_fds) sockets.emplace_back(fd);
+  if (sockets.size() != 1)
+    throw std::invalid_argument("an endpoint takes one socket, not " + std::to_string(sockets.size()));
+  return std::make_unique<tcp::Connection>(peer, sockets.front().release(), options);
 }
 
 }  // namespace pycomm

@@ -39,6 +39,7 @@ class Connection final : public Endpoint {
   bool wants_write() const override;
   void post_fault(const Fault& fault) override;
   std::optional<Fault> fault() override;
+  std::vector<LinkState> links() const override;
 
   // -- For lanes, with the lock held.
   class Lock {

@@ -1,8 +1,9 @@
-// The TCP transport: an endpoint over one connected stream socket.
+// The TCP transport: an endpoint over connected stream sockets, its links.
 #pragma once
 
 #include <chrono>
 #include <memory>
+#include <vector>
 
 #include "transport/endpoint.h"
 
@@ -23,9 +24,12 @@ struct TcpOptions {
   std::chrono::milliseconds linger{200};
 };
 
-// Over a connected and authenticated stream socket: IPv4, IPv6 or one of a socketpair. Takes the descriptor,
-// also when it throws: std::system_error if it is no stream socket. `peer` is the rank at the other end.
-// Two threads may drive it, if each keeps to the lanes of its own communicators.
-std::unique_ptr<Endpoint> make_tcp_endpoint(int peer, int socket_fd, const TcpOptions& options = {});
+// Over connected and authenticated stream sockets: IPv4, IPv6 or ends of socketpairs; link i of one side is
+// link i of the other. Takes the descriptors, also when it throws: std::system_error if one is no stream
+// socket, std::invalid_argument if there is none or more than one (several links are not served yet).
+// `peer` is the rank at the other end. Two threads may drive it, if each keeps to the lanes of its own
+// communicators.
+std::unique_ptr<Endpoint> make_tcp_endpoint(int peer, const std::vector<int>& socket_fds,
+                                            const TcpOptions& options = {});
 
 }  // namespace pycomm
