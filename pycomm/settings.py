@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import difflib
-import json
 import logging
 import math
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from pycomm.errors import InvalidArgument
 from pycomm.topo.profile import Profile
@@ -39,15 +37,6 @@ def _label(text: str) -> str:
     if not text.isprintable() or len(text) > 100:
         raise ValueError("must be at most 100 printable characters")
     return text
-
-
-def _profile(text: str) -> Profile:
-    try:
-        return Profile.from_dict(json.loads(Path(text).read_text()))
-    except OSError as why:
-        raise ValueError(f"it cannot be read: {why.strerror}") from None
-    except json.JSONDecodeError as why:
-        raise ValueError(f"it is not JSON: {why}") from None
 
 
 def _one_of(*names: str) -> Callable[[str], str]:
@@ -92,7 +81,7 @@ SETTINGS = (
         "which plans are candidates",
         shared=True,
     ),
-    Setting("PROFILE", _profile, None, "file of measured costs, as `pycomm tune` writes it", shared=True),
+    Setting("PROFILE", Profile.load, None, "file of measured costs, as `pycomm tune` writes it", shared=True),
     Setting("TIMEOUT_S", _seconds, 300.0, "deadline of every call, and of init, in seconds"),
     Setting(
         "SECRET_FILE", str, None, "file (mode 0600) that holds the job's secret; needed on several hosts"

@@ -1,6 +1,10 @@
+import json
+from pathlib import Path
+
 import pytest
 
 from pycomm.cli import main
+from pycomm.topo import Profile, Wire
 
 
 def said(capsys: pytest.CaptureFixture[str], command: str) -> str:
@@ -65,3 +69,14 @@ def test_arguments_that_cannot_be_read_are_refused(capsys: pytest.CaptureFixture
     with pytest.raises(SystemExit):
         main(["plan", "all_reduce", *wrong.split()])
     assert wrong.split()[0] in capsys.readouterr().err
+
+
+def test_a_profile_prices_the_plan(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "profile.json"
+    slow = Wire(alpha=1e-3, message=0, beta=1e-6, gamma=0)
+    path.write_text(json.dumps(Profile(network=slow).to_dict()))
+    command = "all_reduce --ranks 2 --nodes 2 --bytes 1M"
+    assert "1.05 s" in said(capsys, f"{command} --profile {path}")
+    assert "1.05 s" not in said(capsys, command)
+    assert main(["plan", *command.split(), "--profile", str(tmp_path / "none")]) == 2
+    assert "cannot be read" in capsys.readouterr().err

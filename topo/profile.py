@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from pycomm.topo.topology import stable_digest
@@ -152,6 +154,21 @@ class Profile:
                 except (TypeError, ValueError) as error:
                     raise ValueError(f"profile.{name}: {error}") from error
         return cls(**parts, source=str(data.get("source", "a file that does not say")))
+
+    @classmethod
+    def load(cls, path: str | Path) -> Profile:
+        """Read a file that has what `to_dict` wrote.
+
+        Raises:
+            ValueError: If it cannot be read, is not JSON, or is as `from_dict` refuses it.
+        """
+        try:
+            data = json.loads(Path(path).read_bytes())
+        except OSError as why:
+            raise ValueError(f"it cannot be read: {why.strerror}") from None
+        except ValueError as why:  # of JSON, or of its encoding
+            raise ValueError(f"it is not JSON: {why}") from None
+        return cls.from_dict(data)
 
     def digest(self) -> str:
         """16 hexadecimal digits, equal where all figures are; the same in every process."""

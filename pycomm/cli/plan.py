@@ -7,7 +7,7 @@ import argparse
 from pycomm.bench.sizes import parse_size
 from pycomm.errors import InvalidArgument
 from pycomm.launch import nodes
-from pycomm.topo import Plan, Planner, Topology
+from pycomm.topo import Plan, Planner, Profile, Topology
 from pycomm.topo.outline import COLLECTIVES, blocks_of
 from pycomm.topo.planner import POLICIES
 from pycomm.topo.request import DTYPE_BYTES, REDUCING, REDUCTIONS
@@ -42,6 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--root", type=int, default=0, metavar="RANK", help="of broadcast and reduce (0)")
     add("--algorithm", metavar="NAME", help="such as ring, hierarchical, or local=direct,rail=ring")
     add("--policy", choices=POLICIES, default="rail_first", help="(rail_first)")
+    add("--profile", metavar="FILE", help="price it with what `pycomm tune` measured and saved")
     add("--steps", type=int, metavar="RANK", help="also print the program of one rank")
 
 
@@ -64,7 +65,8 @@ def _plan(arguments: argparse.Namespace) -> Plan:
     collective = arguments.collective
     element = DTYPE_BYTES[arguments.dtype]
     blocks = 1 if collective == "barrier" else blocks_of(collective, topology.world_size)
-    return Planner(topology, policy=arguments.policy).plan(
+    profile = _profile(arguments.profile)
+    return Planner(topology, profile, arguments.policy).plan(
         collective,
         count=0 if collective == "barrier" else arguments.bytes // (element * blocks),
         dtype=arguments.dtype,
@@ -72,6 +74,13 @@ def _plan(arguments: argparse.Namespace) -> Plan:
         root=arguments.root,
         algorithm=_algorithm(arguments.algorithm),
     )
+
+
+def _profile(path: str | None) -> Profile | None:
+    try:
+        return None if path is None else Profile.load(path)
+    except ValueError as why:
+        raise ValueError(f"--profile {path}: {why}") from None
 
 
 def _topology(arguments: argparse.Namespace) -> Topology:
