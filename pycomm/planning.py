@@ -4,6 +4,8 @@ reduction.
 
 from __future__ import annotations
 
+import threading
+import weakref
 from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any, TypeAlias
@@ -15,10 +17,13 @@ from pycomm.collectives import KINDS
 from pycomm.errors import InvalidArgument
 from pycomm.log import TRACE, logger
 from pycomm.own_algorithm import AUTO, OwnAlgorithm
-from pycomm.topo import Plan, Planner
+from pycomm.topo import Plan, Planner, Profile, Topology
 from pycomm.world import World
 
 Algorithm: TypeAlias = str | Mapping[str, str] | None
+
+_planners: weakref.WeakValueDictionary[tuple[Topology, str, str], Planner] = weakref.WeakValueDictionary()
+_finding = threading.Lock()
 
 
 class Planning:
@@ -30,8 +35,7 @@ class Planning:
         self._world = world
         self._ranks = ranks
         self._rank = ranks.index(world.fabric.rank)
-        policy: Any = world.settings.policy  # one of its names: settings has checked
-        self._planner = Planner(self.topology, world.profile, policy)
+        self._planner = _planner(self.topology, world.profile, world.settings.policy)
         self._own: dict[tuple[str, str], OwnAlgorithm] = {}  # by collective and name
 
     def plan(self, spec: Spec) -> Plan:
@@ -79,3 +83,13 @@ class Planning:
         if isinstance(algorithm, tuple):
             return dict(algorithm)
         return None if algorithm == AUTO else algorithm
+
+
+def _planner(topology: Topology, profile: Profile, policy: str) -> Planner:
+    """The process's one planner for these: it is pure, and what it has planned serves all that ask alike."""
+    key = (topology, profile.digest(), policy)
+    with _finding:
+        found = _planners.get(key)
+        if found is None:
+            found = _planners[key] = Planner(topology, profile, policy)
+        return found

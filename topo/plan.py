@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -54,6 +55,8 @@ class Plan:
         self.profile = profile
         self.request = request
         self.choice = choice
+        self._building = threading.Lock()
+        self._outcome: tuple[list[_C.Program], _C.Traffic | None] | None = None
 
     @property
     def collective(self) -> str:
@@ -127,14 +130,14 @@ class Plan:
         Raises:
             ProgramError: If one is wrong, or sends a byte across rails that the plan did not declare.
         """
-        return self._built[0]
+        return self._built()[0]
 
     @property
     def proof(self) -> _C.Traffic | None:
         """What the proof counted in the programs; None for plans of more than 64 ranks, which are not proved
         each.
         """
-        return self._built[1]
+        return self._built()[1]
 
     def program(self, rank: int) -> _C.Program:
         """One rank's program."""
@@ -148,8 +151,13 @@ class Plan:
         """The plan for people: what is done, how long it takes, what it sends where, why it was chosen."""
         return explain(self)
 
-    @cached_property
     def _built(self) -> tuple[list[_C.Program], _C.Traffic | None]:
+        with self._building:  # ranks that are threads ask for it at the same time
+            if self._outcome is None:
+                self._outcome = self._build()
+            return self._outcome
+
+    def _build(self) -> tuple[list[_C.Program], _C.Traffic | None]:
         programs = _C.build(self.recipe)
         if self.topology.world_size > MAX_PROVED_RANKS:
             return programs, None

@@ -7,6 +7,7 @@ So all ranks come to the same plan without talking.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
@@ -34,7 +35,9 @@ class CrossesRails(ValueError):
 
 
 class Planner:
-    """Plans the collectives of one group. Plans are kept, so that the same request gives the same object."""
+    """Plans the collectives of one group. Plans are kept, so that the same request gives the same object.
+    Thread-safe: ranks that are threads of one process share a planner, and each plan is made once.
+    """
 
     def __init__(
         self, topology: Topology, profile: Profile | None = None, policy: str = "rail_first"
@@ -58,6 +61,7 @@ class Planner:
         self.policy = policy
         self.rails: RailGroups = rail_groups(topology)
         self._plans: dict[Request, Plan] = {}
+        self._making = threading.Lock()
         self._surveyed: dict[tuple[str, int], list[Survey]] = {}  # by collective and root
 
     def plan(
@@ -88,9 +92,10 @@ class Planner:
         """
         wanted = request(collective, self.topology.world_size, count, dtype, reduction, root)
         wanted = replace(wanted, algorithm=algorithm_key(algorithm))
-        if wanted not in self._plans:
-            self._plans[wanted] = self._make(wanted)
-        return self._plans[wanted]
+        with self._making:
+            if wanted not in self._plans:
+                self._plans[wanted] = self._make(wanted)
+            return self._plans[wanted]
 
     def _make(self, wanted: Request) -> Plan:
         found = self._candidates(wanted)

@@ -1,5 +1,6 @@
 #include "executor/watch.h"
 
+#include <algorithm>
 #include <cstdio>
 
 #include "transport/shm/arrival.h"
@@ -7,6 +8,10 @@
 
 namespace pycomm {
 namespace {
+
+// Members that one look is at: were it all of them, n waiting ranks would read n * n segments again and
+// again.
+constexpr int kLooked = 64;
 
 std::string seconds(Clock::duration duration) {
   char text[32];
@@ -26,10 +31,12 @@ void Watch::announce(const Call& call) {
 }
 
 void Watch::look(const Call& call, const Execution& execution) {
-  look_at_faults(call);
-  look_at_arrivals(call);
+  const bool late = Clock::now() >= call.deadline;
+  const Some some = late ? everyone() : next();
+  look_at_faults(call, some);
+  look_at_arrivals(call, some);
   look_at_peers(call, execution);
-  if (Clock::now() >= call.deadline) {
+  if (late) {
     const int member = execution.channel(execution.stuck_channel()).waits_for();
     raise(call, ErrorKind::kTimedOut, member < 0 ? -1 : members_.job_rank(member),
           timed_out(call, execution));
@@ -56,8 +63,15 @@ std::optional<Fault> Watch::fault_from(int member) {
   return fault;
 }
 
-void Watch::look_at_faults(const Call& call) {
-  for (int member = 0; member < members_.size(); ++member) {
+Watch::Some Watch::next() {
+  const Some some{next_, std::min(kLooked, members_.size())};
+  next_ = (next_ + some.count) % members_.size();
+  return some;
+}
+
+void Watch::look_at_faults(const Call& call, Some some) {
+  for (int i = 0; i < some.count; ++i) {
+    const int member = (some.first + i) % members_.size();
     if (member == members_.rank) continue;
     const auto fault = fault_from(member);
     // A fault in a later call: its finder is done with ours, and has sent us all that we need of it.
@@ -66,8 +80,9 @@ void Watch::look_at_faults(const Call& call) {
   }
 }
 
-void Watch::look_at_arrivals(const Call& call) {
-  for (int member = 0; member < members_.size(); ++member) {
+void Watch::look_at_arrivals(const Call& call, Some some) {
+  for (int i = 0; i < some.count; ++i) {
+    const int member = (some.first + i) % members_.size();
     if (member == members_.rank) continue;
     const auto other = asked(member);
     if (other && other->sequence == call.sequence && other->request.fingerprint() != call.fingerprint)
@@ -114,7 +129,7 @@ std::string Watch::timed_out(const Call& call, const Execution& execution) {
 }
 
 void Watch::disagree(const Call& call, int member, const std::optional<Asked>& other) {
-  look_at_faults(call);  // the peer may have found out first, and have said more
+  look_at_faults(call, everyone());  // the peer may have found out first, and have said more
   std::string text = "the ranks disagree at call #" + std::to_string(call.sequence) + ": " +
                      members_.label(members_.rank) + " asks for " + call.request.text(call.sequence);
   if (other && other->sequence == call.sequence) {
@@ -133,7 +148,7 @@ void Watch::lost(const Call& call, const Execution& execution, int job_rank, con
   for (int member = 0; member < members_.size(); ++member)
     if (members_.job_rank(member) == job_rank) label = members_.label(member);
   // A peer that failed first tells why before it leaves: its own words are worth more than its end.
-  look_at_faults(call);
+  look_at_faults(call, everyone());
   raise(call, ErrorKind::kPeerLost, job_rank,
         label + " is lost in " + call.request.text(call.sequence) + ", " +
             where(call, execution, execution.stuck_channel()) + ": " + why +

@@ -33,9 +33,9 @@ class Watch {
   void announce(const Call& call);
   // Throws CallError if a peer on this node has asked for something else in the same call. For ranks that
   // only send: no message would tell them.
-  void compare(const Call& call) { look_at_arrivals(call); }
+  void compare(const Call& call) { look_at_arrivals(call, everyone()); }
   // Throws CallError if the call can no longer succeed. May cost system calls: only when it has waited for a
-  // while.
+  // while. In a large communicator one look is at some of the members, the next at those that follow.
   void look(const Call& call, const Execution& execution);
   // What a lane or peer reported, as a CallError for all ranks.
   [[noreturn]] void mismatch(const Call& call, int member) { disagree(call, member, asked(member)); }
@@ -53,13 +53,20 @@ class Watch {
   };
   std::optional<Asked> asked(int member);
   [[noreturn]] void disagree(const Call& call, int member, const std::optional<Asked>& other);
-  void look_at_faults(const Call& call);
-  void look_at_arrivals(const Call& call);
+  // `count` members from `first` on, and round again.
+  struct Some {
+    int first, count;
+  };
+  Some everyone() const { return {0, members_.size()}; }
+  Some next();
+  void look_at_faults(const Call& call, Some some);
+  void look_at_arrivals(const Call& call, Some some);
   void look_at_peers(const Call& call, const Execution& execution);
   std::string where(const Call& call, const Execution& execution, std::size_t channel) const;
   std::string timed_out(const Call& call, const Execution& execution);
 
   const Members& members_;
+  int next_ = 0;  // member to look at
 };
 
 }  // namespace pycomm

@@ -1,6 +1,5 @@
 #include "transport/fabric.h"
 
-#include <fcntl.h>
 #include <sys/eventfd.h>
 
 #include <cerrno>
@@ -16,9 +15,9 @@ namespace pycomm {
 
 namespace {
 
-Descriptor make_event_fd() {
-  Descriptor fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (fd.get() < 0) throw std::system_error(errno, std::generic_category(), "eventfd");
+std::shared_ptr<const Descriptor> make_event_fd() {
+  auto fd = std::make_shared<const Descriptor>(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (fd->get() < 0) throw std::system_error(errno, std::generic_category(), "eventfd");
   return fd;
 }
 
@@ -31,7 +30,7 @@ Fabric::Fabric(int rank, int size, std::shared_ptr<Segment> segment)
       event_fd_(make_event_fd()),
       segment_(std::move(segment)),
       lanes_(*segment_),
-      waiter_(segment_->control().doorbell, event_fd_.get()),
+      waiter_(segment_->control().doorbell, event_fd_->get()),
       peer_segments_(static_cast<std::size_t>(size)),
       endpoints_(static_cast<std::size_t>(size)),
       driven_(static_cast<std::size_t>(size)) {}
@@ -63,7 +62,7 @@ void Fabric::require_free(int peer) const {
 }
 
 void Fabric::add_shm(int peer, int segment_fd, int event_fd, int pidfd) {
-  ShmPeer how{peer, nullptr, Descriptor(event_fd), Descriptor(pidfd)};
+  ShmPeer how{peer, nullptr, std::make_shared<const Descriptor>(event_fd), Descriptor(pidfd)};
   how.segment = Segment::map(segment_fd);
   if (const int owner = how.segment->control().rank; owner != peer) {
     throw SegmentError("rank " + std::to_string(peer) + " handed over the segment of rank " +
@@ -77,10 +76,9 @@ void Fabric::add_shm(int peer, int segment_fd, int event_fd, int pidfd) {
 }
 
 // The peer's segment is mapped once for both, so that tools which follow addresses see that the ranks share
-// it.
+// it; so is its eventfd open once, or n ranks would need n * n descriptors.
 void Fabric::add_thread(int peer, const Fabric& other) {
-  ShmPeer how{peer, other.segment_, Descriptor(fcntl(other.event_fd(), F_DUPFD_CLOEXEC, 0)), Descriptor()};
-  if (how.event_fd.get() < 0) throw std::system_error(errno, std::generic_category(), "dup of an eventfd");
+  ShmPeer how{peer, other.segment_, other.event_fd_, Descriptor()};
   std::lock_guard lock(mutex_);
   require_free(peer);
   const auto at = static_cast<std::size_t>(peer);
@@ -125,7 +123,7 @@ bool Fabric::poll() {
   for (int i = 0; i < count; ++i) moved |= drive(driven_[static_cast<std::size_t>(i)]);
   // What came in may be for another thread of this rank that sleeps, and it is no longer in the socket to
   // wake it.
-  if (moved) ring(segment_->control().doorbell, event_fd_.get());
+  if (moved) ring(segment_->control().doorbell, event_fd());
   return moved;
 }
 

@@ -31,7 +31,7 @@ class Fabric {
   int rank() const { return rank_; }
   int size() const { return static_cast<int>(endpoints_.size()); }
   int segment_fd() const { return segment_->fd(); }
-  int event_fd() const { return event_fd_.get(); }
+  int event_fd() const { return event_fd_->get(); }
 
   // Take ownership of the descriptors, also when they throw. `pidfd` may be -1 (liveness then rests on
   // deadlines). One connection to a peer: std::logic_error for the second. SegmentError when `segment_fd` is
@@ -71,7 +71,7 @@ class Fabric {
   std::vector<Endpoint*> all() const;
 
   const int rank_;
-  const Descriptor event_fd_;
+  const std::shared_ptr<const Descriptor> event_fd_;
   const std::shared_ptr<Segment> segment_;
   LaneStore lanes_;
   Waiter waiter_;

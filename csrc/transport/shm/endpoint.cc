@@ -46,7 +46,7 @@ Lane& ShmEndpoint::lane(std::uint32_t communicator, std::uint16_t channel) {
   std::lock_guard lock(mutex_);
   auto& lane = lanes_[std::uint64_t{communicator} << 16 | channel];
   if (!lane) {
-    const PeerBell bell{&peer_.segment->control().doorbell, peer_.event_fd.get()};
+    const PeerBell bell{&peer_.segment->control().doorbell, peer_.event_fd->get()};
     lane = std::make_unique<ShmLane>(own_, LaneKey{communicator, channel, peer_.rank}, *peer_.segment,
                                      LaneKey{communicator, channel, self_}, bell);
   }

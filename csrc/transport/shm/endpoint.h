@@ -17,7 +17,7 @@ namespace pycomm {
 struct ShmPeer {
   int rank = 0;  // in the job
   std::shared_ptr<Segment> segment;
-  Descriptor event_fd;
+  std::shared_ptr<const Descriptor> event_fd;  // ranks as threads share one descriptor
   Descriptor pidfd;  // none: a thread of this process, or not to be had; liveness then rests on deadlines
 };
 
