@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from pycomm.errors import InvalidArgument
+from pycomm.nic_filter import NicFilter
 from pycomm.topo.profile import Profile
 from pycomm.topo.topology import MAX_RAIL
 
@@ -71,7 +72,9 @@ class Setting:
 
 SETTINGS = (
     Setting("NODE", _label, None, "name of this rank's node; splits one machine into several"),
-    Setting("RAIL", _rail, None, "rail of this rank (default: its index on the node)"),
+    Setting("NIC", NicFilter.parse, None, "network interfaces: eth,ib prefixes, =eth0 exact, ^lo all but"),
+    Setting("TOPO_FILE", str, None, "file that says the rail and the rate of each of this host's NICs"),
+    Setting("RAIL", _rail, None, "rail of this rank (default: that of its NIC, or its index on the node)"),
     Setting("TRANSPORT", _one_of("auto", "tcp"), "auto", "tcp: also between ranks of one node", shared=True),
     Setting("ALGORITHM", _label, None, "algorithm of every collective that does not name one", shared=True),
     Setting(
@@ -95,6 +98,8 @@ class Settings:
     """The settings of one process. `sources` says for each name where its value came from."""
 
     node: str | None = None
+    nic: NicFilter | None = None
+    topo_file: str | None = None
     rail: int | None = None
     transport: str = "auto"
     algorithm: str | None = None

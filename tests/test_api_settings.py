@@ -33,6 +33,7 @@ def test_the_class_and_the_table_say_the_same() -> None:
     ("variable", "text", "says"),
     [
         ("PYCOMM_RAIL", "-1", "must not be negative"),
+        ("PYCOMM_NIC", "eth,^lo", "stands once"),
         ("PYCOMM_RAIL", "x", "invalid literal"),
         ("PYCOMM_RAIL", str(2**31), "must be at most"),
         ("PYCOMM_TIMEOUT_S", "0", "positive number of seconds"),
@@ -53,7 +54,7 @@ def test_an_unknown_setting_is_warned_about_with_the_nearest_name(caplog: pytest
     settings.read({"PYCOMM_TIMEOUT": "3", "PYCOMM_XYZZY": "1", "OTHER": "1", "PYCOMM_RAIL": "1"})
     first, second = (record.getMessage() for record in caplog.records)
     assert first == "unknown setting PYCOMM_TIMEOUT: did you mean PYCOMM_TIMEOUT_S?"
-    assert second.startswith("unknown setting PYCOMM_XYZZY: there are PYCOMM_NODE, PYCOMM_RAIL, ")
+    assert second.startswith("unknown setting PYCOMM_XYZZY: there are PYCOMM_NODE, PYCOMM_NIC, ")
 
 
 def test_a_log_that_cannot_be_written_is_refused(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from pycomm.admission.deadline import Deadline
 from pycomm.admission.handshake import Identity, Refused
 from pycomm.bootstrap.rendezvous import Guest, Host, dial, pause
 from pycomm.errors import InvalidArgument, TimedOut
-from pycomm.machine import is_loopback, is_own
+from pycomm.nics import is_loopback, is_own
 
 FIRST_PORT, PORTS = 12000, 20000  # derived ports: below those that Linux hands out by itself (32768 and on)
 CANDIDATES = 8

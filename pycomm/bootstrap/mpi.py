@@ -17,7 +17,8 @@ from pycomm.admission.secret import SECRET_BYTES
 from pycomm.bootstrap.bootstrap import Alone, Bootstrap
 from pycomm.bootstrap.rendezvous import Guest, Host, dial, pause
 from pycomm.errors import InvalidArgument, PeerLost, TimedOut
-from pycomm.machine import machine_id, outward_address
+from pycomm.machine import machine_id
+from pycomm.nics import outward_address
 
 MESSAGE_BYTES = 512
 LOOPBACK = "127.0.0.1"

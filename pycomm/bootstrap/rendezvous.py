@@ -19,7 +19,7 @@ from pycomm.admission.deadline import Deadline
 from pycomm.admission.door import Door, knock
 from pycomm.admission.handshake import Dialer, Identity, Refused, Visitor
 from pycomm.errors import Error, InvalidArgument, Mismatch, PeerLost, TimedOut, ranks_text
-from pycomm.machine import is_loopback
+from pycomm.nics import is_loopback
 
 PURPOSE = "rendezvous"
 GRACE_S = 2.0  # a guest waits so much longer than the host, whose error says more

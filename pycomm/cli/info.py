@@ -13,8 +13,9 @@ import numpy as np
 
 import pycomm
 from pycomm import _C, settings
-from pycomm.machine import interfaces, usable_cpus
+from pycomm.machine import usable_cpus
 from pycomm.namesake import namesake
+from pycomm.nics import interfaces
 
 HELP = "Prints the build, the machine, what is optional and missing, and every setting with its source."
 

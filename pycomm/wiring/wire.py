@@ -15,7 +15,8 @@ from pycomm.admission.handshake import Identity, derive
 from pycomm.bootstrap import Bootstrap
 from pycomm.errors import Error, TimedOut
 from pycomm.log import logger
-from pycomm.machine import cpu_quota, is_loopback, machine_id, outward_address
+from pycomm.machine import cpu_quota, machine_id
+from pycomm.nics import is_loopback, outward_address
 from pycomm.settings import Settings
 from pycomm.topo.topology import Place, Topology
 from pycomm.wiring import address_book, handover
