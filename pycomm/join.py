@@ -53,8 +53,9 @@ def init(
         wired = wire(bootstrap, given, deadline)
     finally:
         bootstrap.close()
-    world = World(wired.mesh.fabric, wired.topology, wired.processes, wired.crowded, given, wired.mesh)
-    return Communicator(world, tuple(range(wired.topology.world_size)), 0, timeout_s)
+    mesh, topology = wired.mesh, wired.topology
+    world = World(mesh.fabric, topology, wired.processes, wired.crowded, given, mesh, wired.nic_bit_per_s)
+    return Communicator(world, tuple(range(topology.world_size)), 0, timeout_s)
 
 
 def _bootstrap(

@@ -110,6 +110,11 @@ class Settings:
     log: str | None = None
     sources: Mapping[str, str] = field(default_factory=dict, compare=False)
 
+    @property
+    def streams(self) -> int:
+        """Sockets for each peer and NIC: the profile's."""
+        return (self.profile or Profile()).limits.streams
+
     def shared(self) -> dict[str, object]:
         """Those that every rank must have alike, by variable; of a profile its digest."""
         values = {s.variable: getattr(self, s.name.lower()) for s in SETTINGS if s.shared}

@@ -40,6 +40,7 @@ class World:
         crowded: Whether this machine lacks a CPU for each of its ranks, which then must not spin.
         settings: Of this process.
         connections: How to reach ranks that are not connected yet.
+        nic_bit_per_s: The rate of the slowest NIC in use, the same on every rank; None where nobody knows.
         profile: The costs that plans are made with, PYCOMM_PROFILE or the defaults; the same on every rank.
         next_number: Communicators are numbered; each takes a number that its members agree on.
         pid: The process that all this belongs to; a forked child must not touch it.
@@ -53,6 +54,7 @@ class World:
     crowded: bool
     settings: Settings
     connections: Connections
+    nic_bit_per_s: int | None = None
     profile: Profile = field(init=False)
     next_number: int = 1
     pid: int = field(default_factory=getpid)
@@ -61,7 +63,7 @@ class World:
 
     def __post_init__(self) -> None:
         """Sets how this rank waits: it spins only where every rank of the machine has a CPU of its own."""
-        self.profile = self.settings.profile or Profile()
+        self.profile = (self.settings.profile or Profile()).limited_to(self.nic_bit_per_s)
         limits = self.profile.limits
         spin_s = 0.0 if self.crowded else limits.spin_s
         weakref.finalize(self, _abandon, self.connections, self.pid)

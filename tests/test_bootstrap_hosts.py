@@ -78,8 +78,8 @@ def secret_file(folder: Path) -> str:
     return str(path)
 
 
-def test_hosts_are_nodes(hosts: list[str], tmp_path: Path) -> None:
-    topology = "Topology(2 nodes, 4 ranks: node0[0 1] node1[2 3])"
+def test_hosts_are_nodes_and_ranks_of_one_nic_are_on_one_rail(hosts: list[str], tmp_path: Path) -> None:
+    topology = "Topology(2 nodes, 4 ranks: node0[0 1:rail0] node1[2 3:rail0])"
     assert run(hosts, PYCOMM_SECRET_FILE=secret_file(tmp_path)) == [
         f"{topology} shm tcp tcp 4.0",
         f"{topology} shm tcp tcp 4.0",
@@ -90,7 +90,7 @@ def test_hosts_are_nodes(hosts: list[str], tmp_path: Path) -> None:
 
 def test_ranks_of_one_label_that_share_no_memory_are_two_nodes(hosts: list[str], tmp_path: Path) -> None:
     found = run(hosts, PYCOMM_SECRET_FILE=secret_file(tmp_path), PYCOMM_NODE="x")
-    assert found[0] == "Topology(2 nodes, 4 ranks: x[0 1] x/2[2 3]) shm tcp tcp 4.0"
+    assert found[0] == "Topology(2 nodes, 4 ranks: x[0 1:rail0] x/2[2 3:rail0]) shm tcp tcp 4.0"
 
 
 def test_without_a_secret_the_ranks_elsewhere_say_what_to_set(hosts: list[str]) -> None:

@@ -1,6 +1,6 @@
 """Lower bounds: times that no algorithm can beat, whatever it does, for the bytes it must move.
 
-N nodes, node i with g_i of the n ranks and NICs on K_i rails; M bytes in the larger of a rank's buffers; b
+N nodes, node i with g_i of the n ranks and K_i NICs; M bytes in the larger of a rank's buffers; b
 and v are the rates of a NIC and of a rank inside its node. Latency counts nothing. Where all nodes are alike
 these are the usual 2(N-1)/N · M/(K·b) and 2(n-1)/n · M/(b+v) of an all-reduce, (N-1)/N · M·g/(K·b) of an
 all-to-all; unlike nodes are counted one by one, for a wide one may do more than its part.
@@ -48,7 +48,7 @@ def bound(topology: Topology, profile: Profile, collective: str, elements: int, 
 def _network_bytes(topology: Topology, collective: str, elements: int, widths: Widths) -> Fraction:
     """Bytes over one NIC of the node that has it hardest."""
     sizes = [len(node) for node in topology.nodes]
-    nics = [len({topology.rail_of(rank) for rank in node}) for node in topology.nodes]
+    nics = [topology.nics_of(node) for node in range(len(topology.nodes))]
     count, n = len(sizes), topology.world_size
     if count == 1:
         return Fraction(0)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 
 from pycomm.topo.profile import MEBI, Profile, Wire
 
@@ -23,13 +24,18 @@ class Shape:
         near: Ranks of it on each node, in blocks of neighbours; 1 where the nodes differ, `size` on a single
             node.
         owners: Ranks that own a share of the data; the others only contribute and relay.
-        flows: Ranks of one node that send through one NIC at a time.
+        flows: Ranks of one node that send through one NIC at a time; below 1 where a rank has several NICs.
     """
 
     size: int
     near: int
     owners: int
-    flows: int = 1
+    flows: Fraction | int = 1
+
+    @property
+    def flows_alone(self) -> Fraction | int:
+        """The same where only one of the group's ranks on a node sends."""
+        return self.flows if self.near == 1 else min(self.flows, 1)
 
     @property
     def on_one_node(self) -> bool:
@@ -88,12 +94,12 @@ class Load:
             self.filled + other.filled,
         )
 
-    def busy_ps(self, wire: Wire, flows: int) -> int:
+    def busy_ps(self, wire: Wire, flows: Fraction | int) -> int:
         """The time in which nothing else can use the wire."""
         moved = self.bytes * flows * wire.beta_ps_per_mebibyte + self.reduced * wire.gamma_ps_per_mebibyte
         return self.messages * wire.message_ps + -(-moved // MEBI)
 
-    def idle_ps(self, wire: Wire, flows: int) -> int:
+    def idle_ps(self, wire: Wire, flows: Fraction | int) -> int:
         """The time on the way, in which another channel can use the wire."""
         return self.waits * wire.alpha_ps + -(-self.filled * flows * wire.beta_ps_per_mebibyte // MEBI)
 
@@ -104,7 +110,7 @@ class Work:
 
     near: Load = Load()
     far: Load = Load()
-    flows: int = 1
+    flows: Fraction | int = 0
 
     def then(self, after: Work) -> Work:
         """Both, one after the other."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -34,7 +34,7 @@ def demands(topology: Topology, phase: Phase) -> tuple[Demand, ...]:
     return tuple(dict.fromkeys(_demand(topology, phase, team, flows) for team in phase.teams))
 
 
-def _demand(topology: Topology, phase: Phase, team: Team, flows: int) -> Demand:
+def _demand(topology: Topology, phase: Phase, team: Team, flows: Fraction) -> Demand:
     size = len(team.ranks)
     shape = Shape(size, _near(topology, phase, team), sum(map(bool, team.shares)), flows)
     if not team.moves:
@@ -55,10 +55,13 @@ def _near(topology: Topology, phase: Phase, team: Team) -> int:
     return near if not sizes and team.root % near == 0 else 1
 
 
-def _flows(topology: Topology, phase: Phase) -> int:
-    """The most ranks that send through one NIC: those of one node on one rail."""
-    ranks = (rank for team in phase.teams for rank in team.ranks)
-    return max(Counter((topology.node_of(rank), topology.rail_of(rank)) for rank in ranks).values())
+def _flows(topology: Topology, phase: Phase) -> Fraction:
+    """The most ranks that send through one NIC: those of one node on one rail, by the NICs they have."""
+    ranks: dict[tuple[int, int], list[int]] = defaultdict(list)
+    for team in phase.teams:
+        for rank in team.ranks:
+            ranks[topology.node_of(rank), topology.rail_of(rank)].append(topology.places[rank].nics)
+    return max(Fraction(len(nics), min(nics)) for nics in ranks.values())
 
 
 def _busiest_mover(team: Team) -> tuple[Fraction, int]:

@@ -202,7 +202,7 @@ def _on_slowest(shape: Shape, load: Load) -> Work:
     """
     if shape.on_one_node:
         return Work(near=load)
-    return Work(far=load, flows=shape.flows if shape.near == 1 else 1)
+    return Work(far=load, flows=shape.flows_alone)
 
 
 def _chain(shape: Shape, data: Payload, width: int, reduced_width: int) -> Work:
@@ -232,8 +232,7 @@ def _all_pairs(shape: Shape, moved: int, reduced: int) -> Work:
 
 
 def _star(shape: Shape, moved: int, reduced: int) -> Work:
-    flows = shape.flows if shape.near == 1 else 1
-    work = _all_pairs(replace(shape, flows=flows), moved, reduced)
+    work = _all_pairs(replace(shape, flows=shape.flows_alone), moved, reduced)
     near, far = (replace(load, waits=min(load.waits, 1)) for load in (work.near, work.far))
     return replace(work, near=near, far=far)
 
@@ -243,8 +242,6 @@ def _tree(shape: Shape, moved: int, reduced: int) -> Work:
     work, distance = Work(), 1
     while distance < shape.size:
         load = Load(1, 1, moved, reduced)
-        work = work.then(
-            _exchange(replace(shape, flows=1 if shape.near > 1 else shape.flows), distance, load)
-        )
+        work = work.then(_exchange(replace(shape, flows=shape.flows_alone), distance, load))
         distance *= 2
     return work

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from pycomm.topo.topology import stable_digest
 
 PICOSECONDS = 10**12  # in a second
 MEBI = 2**20
+MAX_STREAMS = 16
 
 
 @dataclass(frozen=True)
@@ -76,21 +77,25 @@ class Limits:
         spin_s: How long a wait spins where every rank of the node has a core. Where not, it never spins.
         yield_s: How long a wait then yields the core before it sleeps.
         nap_s: The longest sleep between two looks at the deadline and at the peers' lives.
+        streams: Sockets for each peer and NIC. More than one where a switch or cloud caps single flows.
     """
 
     slice_bytes: int = 128 * 1024
     spin_s: float = 20e-6
     yield_s: float = 100e-6
     nap_s: float = 20e-3
+    streams: int = 1
 
     def __post_init__(self) -> None:
         """Refuse limits that nothing could run with.
 
         Raises:
-            ValueError: For a slice without a cache line, or a negative time.
+            ValueError: For a slice without a cache line, a negative time, or no stream or too many.
         """
         if self.slice_bytes < 64:
             raise ValueError(f"slice_bytes is at least 64, one cache line, not {self.slice_bytes}")
+        if not isinstance(self.streams, int) or not 1 <= self.streams <= MAX_STREAMS:
+            raise ValueError(f"streams is a number from 1 to {MAX_STREAMS}, not {self.streams!r}")
         for name in ("spin_s", "yield_s", "nap_s"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} is a time in seconds from 0 on, not {getattr(self, name)!r}")
@@ -169,6 +174,13 @@ class Profile:
         except ValueError as why:  # of JSON, or of its encoding
             raise ValueError(f"it is not JSON: {why}") from None
         return cls.from_dict(data)
+
+    def limited_to(self, bit_per_s: int | None) -> Profile:
+        """The same, but between nodes no faster than a NIC of this rate; None is of any rate."""
+        if bit_per_s is None or self.network.beta * bit_per_s >= 8:
+            return self
+        network = replace(self.network, beta=8 / bit_per_s)
+        return replace(self, network=network, source=f"{self.source}; NICs of {bit_per_s / 1e9:g} Gbit/s")
 
     def digest(self) -> str:
         """16 hexadecimal digits, equal where all figures are; the same in every process."""

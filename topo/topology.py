@@ -25,11 +25,13 @@ class Place:
         rail: Number of the rail by which its traffic enters the network.
         rail_source: How the rail was found, such as "PYCOMM_RAIL" or "local index". Informative: no plan
             depends on it.
+        nics: Over how many NICs its traffic with other nodes is striped.
     """
 
     node: str
     rail: int
     rail_source: str = "local index"
+    nics: int = 1
 
     def __post_init__(self) -> None:
         """Check what a plan rests on.
@@ -41,6 +43,8 @@ class Place:
             raise ValueError(f"a place needs the name of its node, not {self.node!r}")
         if isinstance(self.rail, bool) or not isinstance(self.rail, int) or not 0 <= self.rail <= MAX_RAIL:
             raise ValueError(f"a rail is a number from 0 to {MAX_RAIL}, not {self.rail!r} (node {self.node})")
+        if isinstance(self.nics, bool) or not isinstance(self.nics, int) or self.nics < 1:
+            raise ValueError(f"a place has at least one NIC, not {self.nics!r} (node {self.node})")
 
 
 @dataclass(frozen=True, repr=False)
@@ -121,6 +125,14 @@ class Topology:
         """The rail that the rank is on."""
         return self.places[rank].rail
 
+    def nics_of(self, node: int) -> int:
+        """How many NICs the node at this position uses: ranks of one rail share theirs."""
+        widest: dict[int, int] = {}
+        for rank in self.nodes[node]:
+            rail = self.rail_of(rank)
+            widest[rail] = max(widest.get(rail, 0), self.places[rank].nics)
+        return sum(widest.values())
+
     def local_index(self, rank: int) -> int:
         """How many ranks of its node come before the rank."""
         return self.nodes[self.node_of(rank)].index(rank)
@@ -148,10 +160,10 @@ class Topology:
         return Topology(self.places[rank] for rank in chosen)
 
     def digest(self) -> str:
-        """16 hexadecimal digits, equal where all ranks are on the same node and rail; the same in every
-        process.
+        """16 hexadecimal digits, equal where all ranks are on the same node and rail, with as many NICs; the
+        same in every process.
         """
-        return stable_digest([[place.node, place.rail] for place in self.places])
+        return stable_digest([[place.node, place.rail, place.nics] for place in self.places])
 
     def __repr__(self) -> str:
         """Such as ``Topology(2 nodes, 5 ranks: node0[0 1 2] node1[3:rail5 4])``; a rail is said where it is

@@ -8,7 +8,7 @@ import os
 import selectors
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from pycomm.admission import frames
@@ -52,6 +52,8 @@ class Door:
         self._wake = os.eventfd(0, os.EFD_CLOEXEC)
         self._selector.register(self._wake, selectors.EVENT_READ)
         self._listening = False
+        self._closing = False
+        self._unwanted: list[socket.socket] = []
         for listener in listeners:
             listener.setblocking(False)
         self._thread = threading.Thread(target=self._run, name="pycomm door", daemon=True)
@@ -61,10 +63,16 @@ class Door:
         """Stops listening and ends the thread."""
         if self._wake < 0:
             return
+        self._closing = True
         os.eventfd_write(self._wake, 1)
         self._thread.join()
         os.close(self._wake)
         self._wake = -1
+
+    def leave(self, listeners: Iterable[socket.socket]) -> None:
+        """Closes some of its listeners; soon, in its own thread."""
+        self._unwanted.extend(listeners)
+        os.eventfd_write(self._wake, 1)
 
     def _run(self) -> None:
         try:
@@ -73,7 +81,10 @@ class Door:
                 first = min((caller.deadline.left_s() for caller in self._callers), default=None)
                 for key, _ in self._selector.select(first):
                     if key.fd == self._wake:
-                        return
+                        if self._closing:
+                            return
+                        self._leave()
+                        continue
                     if key.data is None:
                         self._accept(key.fileobj)  # type: ignore[arg-type]
                     else:
@@ -86,6 +97,14 @@ class Door:
             for listener in self._listeners:
                 listener.close()
             self._selector.close()
+
+    def _leave(self) -> None:
+        os.eventfd_read(self._wake)
+        self._listen(False)
+        while self._unwanted:
+            listener = self._unwanted.pop()
+            self._listeners.remove(listener)
+            listener.close()
 
     def _listen(self, wanted: bool) -> None:
         if wanted == self._listening:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 from pycomm.errors import Mismatch
 from pycomm.machine import kernel_of
+from pycomm.offer import TOPOLOGY_FILE, Offer
 from pycomm.topo.topology import Place
+from pycomm.wiring.choice import Railed
 
 LOCAL_INDEX = "local index"
 
@@ -27,6 +31,8 @@ class Entry:
     rail: int | None  # PYCOMM_RAIL
     settings: dict[str, object]  # those that all must share
     nonce: str = ""  # rank 0's: makes the job's keys its own
+    host: str = ""  # what its machine is called, for messages
+    offer: dict[str, Any] = field(default_factory=dict)  # the NICs of its machine, packed
 
     def pack(self) -> bytes:
         """As JSON."""
@@ -96,8 +102,25 @@ def nodes(groups: list[list[int]], mapped: set[tuple[int, int]]) -> list[list[in
     return sorted(found)
 
 
-def places(entries: list[Entry], node_list: list[list[int]]) -> list[Place]:
-    """Every rank's node and rail. A node is called by its label; parts of a split one get a suffix."""
+def machines(entries: list[Entry]) -> dict[str, Entry]:
+    """The first rank of each machine."""
+    found: dict[str, Entry] = {}
+    for entry in entries:
+        found.setdefault(entry.machine, entry)
+    return found
+
+
+def offers(entries: list[Entry]) -> dict[str, Offer]:
+    """What each machine offers, as its first rank says."""
+    return {machine: Offer.unpack(entry.offer) for machine, entry in machines(entries).items()}
+
+
+def places(
+    entries: list[Entry], node_list: list[list[int]], shares: Sequence[Sequence[Railed]]
+) -> list[Place]:
+    """Every rank's node and rail. A node is called by its label; parts of a split one get a suffix. `shares`
+    has the NICs of each rank; none in a job on one machine.
+    """
     found: dict[int, Place] = {}
     seen: dict[str, int] = {}
     short = {machine: f"node{i}" for i, machine in enumerate(dict.fromkeys(e.machine for e in entries))}
@@ -108,8 +131,15 @@ def places(entries: list[Entry], node_list: list[list[int]]) -> list[Place]:
         if seen[name] > 1:
             name = f"{name}/{seen[name]}"
         for index, rank in enumerate(ranks):
-            rail = entries[rank].rail
-            found[rank] = (
-                Place(name, index, LOCAL_INDEX) if rail is None else Place(name, rail, "PYCOMM_RAIL")
-            )
+            found[rank] = Place(name, *_rail(entries[rank], index, shares[rank]))
     return [found[rank] for rank in range(len(entries))]
+
+
+def _rail(entry: Entry, index: int, share: Sequence[Railed]) -> tuple[int, str, int]:
+    """The rail, where it comes from, and the number of NICs: the first that is known."""
+    if share:
+        said = share[0].nic.rail is not None
+        return share[0].rail, TOPOLOGY_FILE if said else f"NIC {share[0].nic.name}", len(share)
+    if entry.rail is not None:
+        return entry.rail, "PYCOMM_RAIL", 1
+    return index, LOCAL_INDEX, 1

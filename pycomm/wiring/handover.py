@@ -4,6 +4,7 @@ and doorbell. That it worked is what makes two ranks neighbours on one node.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import socket
@@ -13,9 +14,9 @@ from dataclasses import dataclass
 from pycomm.admission.deadline import Deadline
 from pycomm.admission.door import knock
 from pycomm.admission.handshake import Dialer, Identity, Refused
-from pycomm.log import TRACE, logger
 
 PURPOSE = "handover"
+SO_PEERPIDFD = 77  # asm-generic/socket.h, Linux 6.5
 CREDENTIALS = struct.Struct("3i")  # pid, uid, gid: struct ucred
 HANDOVER_S = 10.0
 
@@ -26,7 +27,7 @@ class Handed:
 
     segment_fd: int
     event_fd: int
-    pidfd: int  # -1 where its process cannot be seen, as from another pid namespace
+    pidfd: int  # -1 where its process cannot be seen, as from another pid namespace before Linux 6.5
 
     def close(self) -> None:
         """Closes them."""
@@ -62,25 +63,25 @@ def take(sock: socket.socket, deadline: Deadline) -> Handed:
         for descriptor in descriptors:
             os.close(descriptor)
         raise Refused("no descriptors came")
-    try:
-        pidfd = os.pidfd_open(pid) if pid > 0 else -1
-    except OSError:
-        pidfd = -1
-    return Handed(descriptors[0], descriptors[1], pidfd)
+    return Handed(descriptors[0], descriptors[1], _process(sock, pid))
 
 
-def exchange(
-    identity: Identity, peer: int, name: str, descriptors: list[int], deadline: Deadline
-) -> Handed | None:
-    """The dialer's part: both hand over. None where that does not work: the peer is then no neighbour."""
+def _process(sock: socket.socket, pid: int) -> int:
+    """The process at the other end, also one of another pid namespace. -1 where it is not to be had."""
+    with contextlib.suppress(OSError):
+        (pidfd,) = struct.unpack("i", sock.getsockopt(socket.SOL_SOCKET, SO_PEERPIDFD, 4))
+        return int(pidfd)
+    with contextlib.suppress(OSError):  # of pid 0: not in this namespace
+        return os.pidfd_open(pid)
+    return -1
+
+
+def exchange(identity: Identity, peer: int, name: str, descriptors: list[int], deadline: Deadline) -> Handed:
+    """The dialer's part: both hand over. Raises OSError where that fails: the peer is no neighbour."""
     limit = deadline.within(HANDOVER_S)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
-        try:
-            sock.settimeout(limit.left_s() or 0.001)
-            sock.connect("\0" + name)
-            knock(sock, Dialer(identity, PURPOSE, peer), limit)
-            hand_over(sock, descriptors)
-            return take(sock, limit)
-        except OSError as why:
-            logger.log(TRACE, "rank %d shares no memory with rank %d: %s", identity.rank, peer, why)
-            return None
+        sock.settimeout(limit.left_s() or 0.001)
+        sock.connect("\0" + name)
+        knock(sock, Dialer(identity, PURPOSE, peer), limit)
+        hand_over(sock, descriptors)
+        return take(sock, limit)

@@ -13,19 +13,21 @@ from pycomm.admission.deadline import Deadline
 from pycomm.admission.door import Door, knock
 from pycomm.admission.handshake import Dialer, Identity, Visitor
 from pycomm.errors import PeerLost, TimedOut, ranks_text
-from pycomm.wiring import handover
+from pycomm.wiring import handover, probe
+from pycomm.wiring.links import Link, Reach, dial, links
 
-LANES = "lanes"
-Address = tuple[str, int]
+LANES = "lanes"  # and the number of the link
 
 
 class Mesh:
     """How one rank reaches the others. The lower rank of a pair dials, the higher one accepts."""
 
-    def __init__(self, identity: Identity, fabric: Fabric) -> None:
+    def __init__(self, identity: Identity, fabric: Fabric, streams: int) -> None:
+        """`streams` is the number of sockets for each NIC and peer."""
         self.identity = identity
         self.fabric = fabric
-        self.addresses: list[Address] = []
+        self._streams = streams
+        self._reaches: list[Reach] = []
         self._came: dict[tuple[str, int], socket.socket] = {}  # through the door, by purpose and rank
         self._changed = threading.Condition()
         self._connecting = threading.Lock()
@@ -35,7 +37,16 @@ class Mesh:
         """Starts to let others in."""
         self._door = Door(self.identity, listeners, self._admit)
 
+    def know(self, reaches: list[Reach], unwanted: list[socket.socket]) -> None:
+        """Learns where everyone can be dialled; stops listening where nobody will dial this rank."""
+        self._reaches = reaches
+        if self._door is not None and unwanted:
+            self._door.leave(unwanted)
+
     def _admit(self, visitor: Visitor, sock: socket.socket) -> None:
+        if visitor.purpose == probe.PURPOSE:
+            sock.close()
+            return
         if visitor.purpose == handover.PURPOSE:
             handover.hand_over(sock, [self.fabric.segment_fd, self.fabric.event_fd])
         with self._changed:
@@ -62,15 +73,15 @@ class Mesh:
             wanted = [peer for peer in peers if not self.fabric.connected(peer)]
             for peer in wanted:
                 if peer > self.identity.rank:
-                    self.fabric.add_tcp(peer, [self._dial(peer, deadline).detach()])
+                    self._add(peer, self._dial(peer, deadline))
             missing = []
             for peer in wanted:
                 if peer < self.identity.rank:
-                    sock = self.await_caller(LANES, peer, deadline)
-                    if sock is None:
-                        missing.append(peer)
+                    came = self._await(peer, deadline)
+                    if came:
+                        self._add(peer, came)
                     else:
-                        self.fabric.add_tcp(peer, [_prepared(sock).detach()])
+                        missing.append(peer)
             if missing:
                 raise TimedOut(
                     f"rank {self.identity.rank}: {ranks_text(missing)} of {self.identity.size} had not "
@@ -78,25 +89,56 @@ class Mesh:
                     f"after {deadline.text()}; do they make the same calls?"
                 )
 
-    def _dial(self, peer: int, deadline: Deadline) -> socket.socket:
-        address = self.addresses[peer]
-        try:
-            sock = socket.create_connection(address, deadline.left_s() or 0.001, self._source(address))
-            knock(sock, Dialer(self.identity, LANES, peer), deadline)
-        except OSError as why:
-            raise PeerLost(
-                f"rank {self.identity.rank} cannot connect to rank {peer} at {address[0]}:{address[1]}: "
-                f"{why}; "
-                f"does that rank still run, and does no firewall stand between?"
-            ) from None
-        return _prepared(sock)
+    def _add(self, peer: int, socks: list[socket.socket]) -> None:
+        for sock in socks:
+            sock.setblocking(False)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.fabric.add_tcp(peer, [sock.detach() for sock in socks])
 
-    def _source(self, address: Address) -> Address | None:
-        """On loopback the address of our own virtual node, so that traffic between nodes can be told
-        apart.
-        """
-        own = self.addresses[self.identity.rank]
-        return (own[0], 0) if address[0].startswith("127.") and own[0].startswith("127.") else None
+    def _links(self, peer: int) -> list[Link]:
+        """The links to a peer in the order that both sides number them in. Raises PeerLost."""
+        mine, theirs = self._reaches[self.identity.rank], self._reaches[peer]
+        found = [way for way in links(mine, theirs) for _ in range(self._streams)]
+        if not found:
+            here = mine.machine == theirs.machine
+            raise PeerLost(
+                f"rank {self.identity.rank} has no way to rank {peer}: "
+                + ("turn loopback on: ip link set lo up" if here else "their NICs share no IP version")
+            )
+        return found
+
+    def _dial(self, peer: int, deadline: Deadline) -> list[socket.socket]:
+        """One socket for each link. Raises PeerLost."""
+        made: list[socket.socket] = []
+        ways = self._links(peer)
+        try:
+            for number, way in enumerate(ways):
+                made.append(dial(way, deadline))
+                knock(made[-1], Dialer(self.identity, f"{LANES} {number}", peer), deadline)
+        except OSError as why:
+            failed = ways[min(len(made), len(ways) - 1)]
+            for sock in made:
+                sock.close()
+            raise PeerLost(
+                f"rank {self.identity.rank} cannot connect to rank {peer} at {failed}: "
+                f"{why.strerror or why}; does that rank still run, and does no firewall stand between?"
+            ) from None
+        return made
+
+    def _await(self, peer: int, deadline: Deadline) -> list[socket.socket]:
+        """The sockets of a rank that dials this one; none if it has not dialled them all by the deadline."""
+        came: list[socket.socket] = []
+        ways = self._links(peer)
+        for number in range(len(ways)):
+            sock = self.await_caller(f"{LANES} {number}", peer, deadline)
+            if sock is None:
+                break
+            came.append(sock)
+        if len(came) == len(ways):
+            return came
+        for sock in came:
+            sock.close()
+        return []
 
     def close(self) -> None:
         """Closes the door and whatever came and was not used, and lets go of the fabric. Idempotent."""
@@ -108,9 +150,3 @@ class Mesh:
             for sock in self._came.values():
                 sock.close()
             self._came.clear()
-
-
-def _prepared(sock: socket.socket) -> socket.socket:
-    sock.setblocking(False)
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return sock
