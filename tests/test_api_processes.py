@@ -88,7 +88,7 @@ def test_virtual_nodes_have_addresses_of_their_own(tmp_path: Path) -> None:
         tmp_path,
         """
         with pycomm.init() as comm:
-            print(*(host for host, port in comm._world.connections.addresses))
+            print(*(reach.loopback[0] for reach in comm._world.connections.reaches))
         """,
     )
     done = run("-n", 4, "--nodes", 2, path)

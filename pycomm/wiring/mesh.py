@@ -27,7 +27,7 @@ class Mesh:
         self.identity = identity
         self.fabric = fabric
         self._streams = streams
-        self._reaches: list[Reach] = []
+        self.reaches: list[Reach] = []
         self._came: dict[tuple[str, int], socket.socket] = {}  # through the door, by purpose and rank
         self._changed = threading.Condition()
         self._connecting = threading.Lock()
@@ -39,7 +39,7 @@ class Mesh:
 
     def know(self, reaches: list[Reach], unwanted: list[socket.socket]) -> None:
         """Learns where everyone can be dialled; stops listening where nobody will dial this rank."""
-        self._reaches = reaches
+        self.reaches = reaches
         if self._door is not None and unwanted:
             self._door.leave(unwanted)
 
@@ -97,7 +97,7 @@ class Mesh:
 
     def _links(self, peer: int) -> list[Link]:
         """The links to a peer in the order that both sides number them in. Raises PeerLost."""
-        mine, theirs = self._reaches[self.identity.rank], self._reaches[peer]
+        mine, theirs = self.reaches[self.identity.rank], self.reaches[peer]
         found = [way for way in links(mine, theirs) for _ in range(self._streams)]
         if not found:
             here = mine.machine == theirs.machine

@@ -16,7 +16,8 @@ from pycomm.wiring.choice import Candidate
 from pycomm.wiring.links import Reach, dial, link
 
 PURPOSE = "probe"
-PROBE_S = 3.0  # as long as the kernel asks for a neighbour's hardware address, net/ipv4/neigh: 3 × 1 s
+PROBE_S = 3.0  # to connect: as long as Linux asks for a neighbour's hardware address, 3 × 1 s
+ANSWER_S = 10.0  # to prove who one is, on a busy machine
 
 
 class Prober:
@@ -65,9 +66,8 @@ class Prober:
     def _try(self, group: Sequence[Candidate], deadline: Deadline) -> dict[str, str]:
         """Why candidates fail, by name; all are tried at once."""
         failed: dict[str, str] = {}
-        limit = deadline.within(PROBE_S)
         threads = [
-            threading.Thread(target=self._reach, args=(row, limit, failed), daemon=True) for row in group
+            threading.Thread(target=self._reach, args=(row, deadline, failed), daemon=True) for row in group
         ]
         for thread in threads:
             thread.start()
@@ -75,7 +75,7 @@ class Prober:
             thread.join()
         return failed
 
-    def _reach(self, row: Candidate, limit: Deadline, failed: dict[str, str]) -> None:
+    def _reach(self, row: Candidate, deadline: Deadline, failed: dict[str, str]) -> None:
         here = self._reaches[self._identity.rank].machine
         machines = list(self._leaders)
         there = machines[(machines.index(here) + 1) % len(machines)]
@@ -86,8 +86,8 @@ class Prober:
             failed[row.name] = f"{self._hosts[here]} and {self._hosts[there]} ({at}) share no IP version"
             return
         try:
-            with dial(way, limit) as sock:
-                knock(sock, Dialer(self._identity, PURPOSE, peer), limit)
+            with dial(way, deadline.within(PROBE_S)) as sock:
+                knock(sock, Dialer(self._identity, PURPOSE, peer), deadline.within(ANSWER_S))
         except OSError as why:
             failed[row.name] = (
                 f"{self._hosts[here]} ({way.source}) cannot reach {self._hosts[there]} ({way.to[0]}): "
