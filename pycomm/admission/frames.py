@@ -1,4 +1,4 @@
-"""Length-prefixed messages over a stream socket, within a deadline."""
+"""Length-prefixed messages over a stream socket: within a deadline, or as they come."""
 
 from __future__ import annotations
 
@@ -27,6 +27,43 @@ def receive(sock: socket.socket, deadline: Deadline, limit: int = LIMIT) -> byte
     if length > limit:
         raise ConnectionError(f"a frame of {length} bytes where at most {limit} are allowed")
     return _exactly(sock, length, deadline)
+
+
+class Inbox:
+    """Reads the frames of one socket as they come, and never waits."""
+
+    def __init__(self, sock: socket.socket, limit: int = LIMIT) -> None:
+        self._sock = sock
+        self._limit = limit
+        self._data = bytearray()
+
+    @property
+    def begun(self) -> bool:
+        """Whether part of a frame has come, and its end has not."""
+        return bool(self._data)
+
+    def receive(self) -> list[bytes]:
+        """The frames that are complete with what has come. Raises ConnectionError; Closed at the end."""
+        self._sock.setblocking(False)
+        try:
+            data = self._sock.recv(1 << 18)
+        except BlockingIOError:
+            return []
+        if not data:
+            raise Closed("the other side closed the connection")
+        self._data += data
+        found, start = [], 0
+        while len(self._data) - start >= LENGTH.size:
+            (length,) = LENGTH.unpack_from(self._data, start)
+            if length > self._limit:
+                raise ConnectionError(f"a frame of {length} bytes where at most {self._limit} are allowed")
+            end = start + LENGTH.size + length
+            if end > len(self._data):
+                break
+            found.append(bytes(self._data[start + LENGTH.size : end]))
+            start = end
+        del self._data[:start]
+        return found
 
 
 def _exactly(sock: socket.socket, size: int, deadline: Deadline) -> bytes:

@@ -1,6 +1,6 @@
 """Who may join: three messages that prove to both sides that the other knows the job's secret.
 
-    dialer   -> accepter   hello  {job, purpose, rank, to, nonce}
+    dialer   -> accepter   hello  {job, purpose, rank, to, note, nonce}
     accepter -> dialer     reply  {nonce, proof = HMAC(secret, "accepter" | hello | nonce)}
     dialer   -> accepter   proof  HMAC(secret, "dialer" | hello | reply)
 
@@ -46,12 +46,13 @@ class Visitor:
     rank: int
     size: int
     purpose: str
+    note: str = ""
 
 
 class Dialer:
-    """The side that opens the connection."""
+    """The side that opens the connection. `note` is for whoever admits it, who can trust it like the rest."""
 
-    def __init__(self, identity: Identity, purpose: str, to: int) -> None:
+    def __init__(self, identity: Identity, purpose: str, to: int, note: str = "") -> None:
         self._secret = identity.secret
         fields = {
             "pycomm": PROTOCOL,
@@ -60,6 +61,7 @@ class Dialer:
             "rank": identity.rank,
             "size": identity.size,
             "to": to,
+            "note": note,
             "nonce": secrets.token_hex(NONCE_BYTES),
         }
         self.hello = json.dumps(fields).encode()
@@ -87,18 +89,18 @@ class Accepter:
     def reply(self, hello: bytes) -> bytes:
         """Answers a hello. Raises Refused where it is malformed, of another job or for another rank."""
         fields = _fields(hello)
-        rank, size, purpose, nonce = (fields.get(key) for key in ("rank", "size", "purpose", "nonce"))
+        rank, size, purpose, note, nonce = map(fields.get, ("rank", "size", "purpose", "note", "nonce"))
         if fields.get("pycomm") != PROTOCOL or fields.get("job") != self._identity.job:
             raise Refused("a caller of another job")
         if fields.get("to") != self._identity.rank:
             raise Refused(f"a caller for rank {fields.get('to')!r}")
-        if not (_is_rank(rank) and _is_rank(size) and isinstance(purpose, str)):
+        if not (_is_rank(rank) and _is_rank(size) and isinstance(purpose, str) and isinstance(note, str)):
             raise Refused("a malformed hello")
         if not isinstance(nonce, str) or len(nonce) != 2 * NONCE_BYTES:
             raise Refused("a malformed hello")
         assert isinstance(rank, int)
         assert isinstance(size, int)
-        self._visitor = Visitor(rank, size, purpose)
+        self._visitor = Visitor(rank, size, purpose, note)
         self._hello = hello
         mine = secrets.token_hex(NONCE_BYTES)
         proof = _proof(self._identity.secret, "accepter", hello, mine.encode())

@@ -12,8 +12,9 @@ from pathlib import Path
 from pycomm.admission import secret
 from pycomm.admission.deadline import Deadline
 from pycomm.admission.handshake import Identity, Refused
-from pycomm.bootstrap.rendezvous import Guest, Host, dial, pause
-from pycomm.errors import InvalidArgument, TimedOut
+from pycomm.bootstrap.rendezvous import Guest, Host
+from pycomm.bootstrap.visit import Visit, pause
+from pycomm.errors import Error, InvalidArgument, TimedOut
 from pycomm.nics import is_loopback, is_own
 
 FIRST_PORT, PORTS = 12000, 20000  # derived ports: below those that Linux hands out by itself (32768 and on)
@@ -74,12 +75,18 @@ class Meeting:
             raise self._needs_secret_file()
         path = self.secret_file or secret.job_file(self.job)
         addresses = [(self.host, port) for port in self.ports()]
+        visit = Visit(deadline)
         answer = ""  # of somebody, which tells more than that later nobody was there any more
         for attempt in itertools.count():
-            try:  # each time anew: a file may be what a dead job has left, until rank 0 replaces it
-                key = secret.read(path, follow=False) if self.secret_file is None else _read(path)
-                identity = Identity(self.job, self.rank, self.size, key)
-                return Guest(identity, dial(identity, addresses, deadline), deadline)
+            try:
+                if (
+                    not visit.answered
+                ):  # each time anew: a dead job may have left a file, until rank 0 replaces it
+                    key = secret.read(path, follow=False) if self.secret_file is None else _read(path)
+                    identity = Identity(self.job, self.rank, self.size, key)
+                return visit.attempt(identity, addresses)
+            except Error:
+                raise
             except FileNotFoundError:
                 note = f"it has not written the secret {path}"
             except Refused as why:

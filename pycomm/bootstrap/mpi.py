@@ -15,8 +15,9 @@ from pycomm.admission.deadline import Deadline
 from pycomm.admission.handshake import Identity
 from pycomm.admission.secret import SECRET_BYTES
 from pycomm.bootstrap.bootstrap import Alone, Bootstrap
-from pycomm.bootstrap.rendezvous import Guest, Host, dial, pause
-from pycomm.errors import InvalidArgument, PeerLost, TimedOut
+from pycomm.bootstrap.rendezvous import Guest, Host
+from pycomm.bootstrap.visit import Visit, pause
+from pycomm.errors import Error, InvalidArgument, PeerLost, TimedOut
 from pycomm.machine import machine_id
 from pycomm.nics import outward_address
 
@@ -94,9 +95,12 @@ def _guest(comm: MpiCommunicator, rank: int, size: int, deadline: Deadline) -> G
     identity = Identity(message["job"], rank, size, message["secret"].encode())
     same_machine = message["machine"] == machine_id()
     addresses = [(host, port) for host, port in message["at"] if same_machine or host != LOOPBACK]
+    visit = Visit(deadline)
     for attempt in itertools.count():
         try:
-            return Guest(identity, dial(identity, addresses, deadline), deadline)
+            return visit.attempt(identity, addresses)
+        except Error:
+            raise
         except ConnectionError as why:
             if deadline.passed():
                 raise PeerLost(f"init: rank {rank} cannot reach rank 0: {why}") from None

@@ -1,218 +1,277 @@
-"""The rendezvous over TCP: rank 0 is the host, the others are its guests.
+"""The rendezvous over TCP: rank 0 is the host, the others are its guests, in a tree (see `seats`).
 
-Once a guest is through the door, it and the host exchange frames: a byte that says what follows, then
-the payload. In an exchange each guest sends its payload, and gets everybody's back; or the text of the
-error that all ranks get.
+Every guest first calls at rank 0's door and is told where to sit: there, or with another guest that listens.
+Then frames go up and down the tree, a byte first that says what they are:
+
+    answer  S {parent, at, inner}  with whom to sit, where that rank listens, whether others will sit with you
+            E error
+    up      B rank                 part of that rank's payload has come
+            D rank payload         all of it
+            E error                what all ranks shall raise
+    down    D answer               what rank 0 has made of all payloads
+            E error
+
+What comes from a child is passed up as it is and at once, so rank 0 knows of each rank what it would know
+were there no tree, and its errors name the same culprits.
 """
 
 from __future__ import annotations
 
 import contextlib
-import selectors
+import json
 import socket
 import struct
-import threading
-import time
+from collections import deque
+from dataclasses import asdict
+from typing import NoReturn
 
 from pycomm.admission import frames
 from pycomm.admission.deadline import Deadline
-from pycomm.admission.door import Door, knock
-from pycomm.admission.handshake import Dialer, Identity, Refused, Visitor
+from pycomm.admission.door import Door
+from pycomm.admission.handshake import Identity, Visitor
+from pycomm.bootstrap.bootstrap import Bootstrap, Merge
+from pycomm.bootstrap.lines import Lines
+from pycomm.bootstrap.seats import Caller, Seats
 from pycomm.errors import Error, InvalidArgument, Mismatch, PeerLost, TimedOut, ranks_text
 from pycomm.nics import is_loopback
 
 PURPOSE = "rendezvous"
 GRACE_S = 2.0  # a guest waits so much longer than the host, whose error says more
-DIAL_S = 1.0  # for one attempt at one address
-DATA, ERROR = b"D", b"E"
+SEAT, BEGUN, DATA, ERROR = b"S", b"B", b"D", b"E"
 ERRORS: dict[str, type[Error]] = {e.__name__: e for e in (InvalidArgument, Mismatch, PeerLost, TimedOut)}
+RANK = struct.Struct("!I")
 
-Address = tuple[str, int]
 
-
-class Host:
-    """Rank 0's end. Listens until all have come."""
+class Host(Bootstrap):
+    """Rank 0's end. Listens until all have come and said something."""
 
     def __init__(self, identity: Identity, listeners: list[socket.socket], deadline: Deadline) -> None:
         self.rank = 0
         self.size = identity.size
         self.secret = identity.secret
+        self.address: str | None = None
         self._deadline = deadline
-        self._guests: dict[int, socket.socket] = {}
-        self._changed = threading.Condition()
+        self._seats = Seats(identity.size)
+        self._lines = Lines()
+        self._payloads: dict[int, bytes] = {}
+        self._begun: set[int] = set()  # of those below others, of whose payloads part has come
         self._door = Door(identity, listeners, self._admit)
-
-    @property
-    def address(self) -> str | None:
-        """See Bootstrap."""
-        return next(filter(None, map(_own_address, self._guests.values())), None)
 
     def wait(self, hint: str = "") -> None:
         """Returns when all have come. Raises TimedOut, naming those that have not."""
-        with self._changed:
-            self._changed.wait_for(lambda: len(self._guests) == self.size - 1, self._deadline.left_s())
-            missing = [rank for rank in range(1, self.size) if rank not in self._guests]
-        self._door.close()
-        if missing:
-            have = f"{ranks_text(missing)} of {self.size} had not come after {self._deadline.text()}"
-            self._fail(TimedOut(f"init: {have}; are they running, and can they reach rank 0?{hint}"))
+        while missing := self._seats.missing():
+            if not self._receive():
+                have = f"{ranks_text(missing)} of {self.size} had not come after {self._deadline.text()}"
+                self._fail(TimedOut(f"init: {have}; are they running, and can they reach rank 0?{hint}"))
 
-    def all_gather(self, payload: bytes) -> list[bytes]:
+    def exchange(self, payload: bytes, merge: Merge) -> bytes:
         """See Bootstrap."""
-        payloads: dict[int, bytes] = {0: payload}
-        with selectors.DefaultSelector() as selector:
-            for rank, sock in self._guests.items():
-                selector.register(sock, selectors.EVENT_READ, rank)
-            while len(payloads) < self.size:
-                ready = selector.select(self._deadline.left_s())
-                if not ready:
-                    missing = [rank for rank in range(self.size) if rank not in payloads]
-                    after = self._deadline.text()
-                    self._fail(
-                        TimedOut(
-                            f"init: {ranks_text(missing)} of {self.size} came, then said nothing; {after}"
-                        )
-                    )
-                for key, _ in ready:
-                    selector.unregister(key.fileobj)
-                    payloads[key.data] = self._receive(key.data)
-        everything = [payloads[rank] for rank in range(self.size)]
-        packed = DATA + _pack(everything)
-        for rank in self._guests:
-            self._send(rank, packed)
-        return everything
+        self._payloads[0] = payload
+        while len(self._payloads) < self.size:
+            if not self._receive():
+                self._fail(self._silence())
+        self._door.close()
+        everything = [self._payloads[rank] for rank in range(self.size)]
+        self._payloads.clear()
+        self._begun.clear()
+        try:
+            answer = merge(everything)
+        except Error as error:
+            self._fail(error)
+        for rank in self._lines.ranks():
+            try:
+                self._lines.send(rank, DATA + answer, self._deadline.within(60))
+            except OSError:
+                self._fail(left(rank, self.size))
+        return answer
 
     def close(self) -> None:
         """See Bootstrap."""
         self._door.close()
-        for sock in self._guests.values():
-            sock.close()
+        self._lines.close()
+
+    def _receive(self) -> bool:
+        """Takes in what comes next; False when the deadline has passed first."""
+        time_s = self._deadline.left_s()
+        got = self._lines.receive(time_s)
+        for child, frame in got:
+            if frame is None:
+                self._fail(left(child, self.size))
+            kind = frame[:1]
+            if kind == ERROR:
+                self._fail(_parsed(frame))
+            (rank,) = RANK.unpack_from(frame, 1)
+            if kind == BEGUN:
+                self._begun.add(rank)
+            elif kind == DATA:
+                self._payloads[rank] = frame[1 + RANK.size :]
+        return time_s > 0 or bool(got)
+
+    def _silence(self) -> TimedOut:
+        """Who has come, but not said all."""
+        blamed = self._seats.blamed(set(range(self.size)) - self._payloads.keys())
+        begun = [rank for rank in blamed if rank in self._begun.union(self._lines.begun())]
+        silent = [rank for rank in blamed if rank not in begun]
+        parts = [f"{ranks_text(silent)} of {self.size} came, then said nothing"] if silent else []
+        parts += [f"{ranks_text(begun)} of {self.size} stopped in mid-message"] if begun else []
+        return TimedOut(f"init: {', '.join(parts)}; {self._deadline.text()}")
 
     def _admit(self, visitor: Visitor, sock: socket.socket) -> None:
-        refusal: Error | None = None
-        with self._changed:
-            if visitor.size != self.size:
-                refusal = Mismatch(
-                    f"init: rank {visitor.rank} was started as one of {visitor.size}, rank 0 as one of "
-                    f"{self.size}"
-                )
-            elif not 0 < visitor.rank < self.size or visitor.rank in self._guests:
-                refusal = InvalidArgument(f"init: there are two ranks {visitor.rank}: give each its own")
-            elif visitor.purpose == PURPOSE:
-                self._guests[visitor.rank] = sock
-                self._changed.notify_all()
-                return
-        with contextlib.suppress(OSError), sock:
-            if refusal:
-                frames.send(sock, _error(refusal), Deadline(0.1))
-
-    def _receive(self, rank: int) -> bytes:
+        """In the door's thread."""
         try:
-            return frames.receive(self._guests[rank], self._deadline)
-        except TimeoutError:
-            self._fail(
-                TimedOut(f"init: rank {rank} of {self.size} stopped in mid-message; {self._deadline.text()}")
-            )
-        except OSError:
-            self._fail(_left(rank, self.size))
-        raise AssertionError("unreachable")
-
-    def _send(self, rank: int, frame: bytes) -> None:
-        try:
-            frames.send(self._guests[rank], frame, self._deadline.within(60))
-        except OSError:
-            self._fail(_left(rank, self.size))
-
-    def _fail(self, error: Error) -> None:
-        """Tells every guest what this rank is about to raise."""
-        for sock in self._guests.values():
             with contextlib.suppress(OSError):
-                frames.send(sock, _error(error), Deadline(1.0))
+                self.address = self.address or own_address(sock)
+                answer, kept = self._answer(visitor, sock)
+                frames.send(sock, answer, Deadline(1.0))
+                if kept:
+                    self._lines.add(visitor.rank, sock)
+                    return
+                self._lines.wake()
+        except Error as refusal:
+            with contextlib.suppress(OSError):
+                frames.send(sock, _packed(refusal), Deadline(0.1))
+        sock.close()
+
+    def _answer(self, visitor: Visitor, sock: socket.socket) -> tuple[bytes, bool]:
+        if visitor.purpose != PURPOSE:
+            raise InvalidArgument(f"init: rank 0 is not met for {visitor.purpose!r}")
+        if visitor.size != self.size:
+            raise Mismatch(
+                f"init: rank {visitor.rank} was started as one of {visitor.size}, rank 0 as one of "
+                f"{self.size}"
+            )
+        token, _, port = visitor.note.partition(" ")
+        host = str(sock.getpeername()[0])
+        at = (host, int(port)) if port.isdecimal() else None
+        seat = self._seats.place(Caller(visitor.rank, token, at, is_loopback(host)))
+        return SEAT + json.dumps(asdict(seat)).encode(), seat.parent == 0
+
+    def _fail(self, error: Error) -> NoReturn:
+        """Tells every guest what this rank is about to raise."""
+        _tell(self._lines, self._lines.ranks(), error)
         raise error
 
 
-class Guest:
-    """The end of every other rank."""
+class Guest(Bootstrap):
+    """The end of every other rank: passes on what its children say, and what they are told."""
 
-    def __init__(self, identity: Identity, sock: socket.socket, deadline: Deadline) -> None:
+    def __init__(
+        self,
+        identity: Identity,
+        address: str | None,
+        parent: tuple[int, socket.socket],
+        listener: socket.socket | None,
+        deadline: Deadline,
+    ) -> None:
+        """`parent`: its rank and the connection; `listener`: where children come, if any shall."""
         self.rank = identity.rank
         self.size = identity.size
         self.secret = identity.secret
-        self._sock = sock
+        self.address = address
+        self._parent = parent[0]
         self._deadline = Deadline(deadline.left_s() + GRACE_S)
         self._timeout = deadline.text()
-        self.address = _own_address(sock)
+        self._lines = Lines()
+        self._lines.add(*parent)
+        self._lines.receive(0)
+        self._told: deque[bytes] = deque()  # by the parent
+        self._begun: set[int] = set()  # children that are known to have said part of something
+        self._door = Door(identity, [listener], self._admit) if listener else None
 
-    def all_gather(self, payload: bytes) -> list[bytes]:
+    def exchange(self, payload: bytes, merge: Merge) -> bytes:
         """See Bootstrap."""
-        try:
-            frames.send(self._sock, payload, self._deadline)
-            answer = frames.receive(self._sock, self._deadline)
-        except TimeoutError:
-            raise TimedOut(
-                f"init: rank 0 of {self.size} came, then said nothing for {self._timeout}"
-            ) from None
-        except OSError:
-            raise _left(0, self.size) from None
-        if answer[:1] == ERROR:
-            kind, _, text = answer[1:].decode(errors="replace").partition(" ")
-            raise ERRORS.get(kind, Error)(text)
-        return _unpack(answer[1:])
+        self._up(_from(DATA, self.rank, payload))
+        self._begun.clear()
+        while not self._told:
+            time_s = self._deadline.left_s()
+            if not self._receive(time_s) and time_s == 0:
+                text = f"rank {self._parent} of {self.size} came, then said nothing for {self._timeout}"
+                self._fail(TimedOut(f"init: {text}"))
+        told = self._told.popleft()
+        if told[:1] == ERROR:
+            self._fail(_parsed(told))
+        self._down(told)
+        return told[1:]
 
     def close(self) -> None:
         """See Bootstrap."""
-        self._sock.close()
+        if self._door:
+            self._door.close()
+        self._lines.close()
+
+    def _receive(self, timeout_s: float) -> bool:
+        """What children say goes up, what the parent says is kept. False when nothing came."""
+        got = self._lines.receive(timeout_s)
+        for rank, frame in got:
+            said = _packed(left(rank, self.size)) if frame is None else frame
+            if rank == self._parent:
+                self._told.append(said)
+            else:
+                self._up(said)
+        for rank in self._lines.begun():
+            if rank not in self._begun and rank != self._parent:
+                self._begun.add(rank)
+                self._up(_from(BEGUN, rank))
+        return bool(got)
+
+    def _up(self, frame: bytes) -> None:
+        with contextlib.suppress(OSError):  # that the parent is gone will be received
+            self._lines.send(self._parent, frame, self._deadline)
+
+    def _down(self, frame: bytes) -> None:
+        if self._door:  # all have come
+            self._door.close()
+        for rank in self._lines.ranks():
+            if rank != self._parent:
+                with contextlib.suppress(OSError):  # that a child is gone will be received
+                    self._lines.send(rank, frame, self._deadline.within(60))
+
+    def _admit(self, visitor: Visitor, sock: socket.socket) -> None:
+        """In the door's thread."""
+        if visitor.purpose == PURPOSE and visitor.size == self.size:
+            with contextlib.suppress(OSError):
+                frames.send(sock, SEAT, Deadline(1.0))
+                self._lines.add(visitor.rank, sock)
+                return
+        sock.close()
+
+    def _fail(self, error: Error) -> NoReturn:
+        """Tells every child what this rank is about to raise."""
+        _tell(self._lines, [rank for rank in self._lines.ranks() if rank != self._parent], error)
+        raise error
 
 
-def dial(identity: Identity, addresses: list[Address], deadline: Deadline) -> socket.socket:
-    """One attempt at each address. Raises ConnectionError: Refused where somebody else answered."""
-    refusal: Refused | None = None
-    for host, port in addresses:
-        limit = deadline.within(DIAL_S)
-        try:
-            sock = socket.create_connection((host, port), limit.left_s() or 0.001)
-        except OSError:
-            continue
-        try:
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            knock(sock, Dialer(identity, PURPOSE, 0), limit)
-            return sock
-        except OSError as why:
-            sock.close()
-            refusal = Refused(f"at {host}:{port} {why}")
-    tried = ", ".join(f"{host}:{port}" for host, port in addresses)
-    raise refusal or ConnectionRefusedError(f"nobody listens at {tried}")
-
-
-def pause(attempt: int, deadline: Deadline) -> None:
-    """Between two attempts: short at first, for ranks start at nearly the same time."""
-    time.sleep(min(0.002 * 1.5 ** min(attempt, 10), 0.1, deadline.left_s()))
-
-
-def _own_address(sock: socket.socket) -> str | None:
+def own_address(sock: socket.socket) -> str | None:
+    """This side's address; None where it is one that only this host reaches."""
     address = str(sock.getsockname()[0])
     return None if is_loopback(address) else address
 
 
-def _left(rank: int, size: int) -> PeerLost:
+def raise_if_error(frame: bytes) -> None:
+    """Raises the error that a frame tells of, if it does."""
+    if frame[:1] == ERROR:
+        raise _parsed(frame)
+
+
+def left(rank: int, size: int) -> PeerLost:
+    """The error that names a rank that ended."""
     return PeerLost(f"init: rank {rank} of {size} left before all had met; see what it says")
 
 
-def _error(error: Error) -> bytes:
+def _tell(lines: Lines, ranks: list[int], error: Error) -> None:
+    for rank in ranks:
+        with contextlib.suppress(OSError):
+            lines.send(rank, _packed(error), Deadline(1.0))
+
+
+def _from(kind: bytes, rank: int, payload: bytes = b"") -> bytes:
+    return kind + RANK.pack(rank) + payload
+
+
+def _packed(error: Error) -> bytes:
     return ERROR + f"{type(error).__name__} {error}".encode()
 
 
-def _pack(payloads: list[bytes]) -> bytes:
-    head = struct.pack(f"!I{len(payloads)}I", len(payloads), *map(len, payloads))
-    return head + b"".join(payloads)
-
-
-def _unpack(data: bytes) -> list[bytes]:
-    (count,) = struct.unpack_from("!I", data)
-    lengths = struct.unpack_from(f"!{count}I", data, 4)
-    start = 4 + 4 * count
-    payloads = []
-    for length in lengths:
-        payloads.append(data[start : start + length])
-        start += length
-    return payloads
+def _parsed(frame: bytes) -> Error:
+    kind, _, text = frame[1:].decode(errors="replace").partition(" ")
+    return ERRORS.get(kind, Error)(text)
