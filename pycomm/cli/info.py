@@ -13,9 +13,12 @@ import numpy as np
 
 import pycomm
 from pycomm import _C, settings
+from pycomm.errors import InvalidArgument
 from pycomm.machine import usable_cpus
 from pycomm.namesake import namesake
 from pycomm.nics import interfaces
+from pycomm.offer import offer, state
+from pycomm.wiring import choice
 
 HELP = "Prints the build, the machine, what is optional and missing, and every setting with its source."
 
@@ -36,6 +39,7 @@ def run(arguments: argparse.Namespace) -> int:
     for title, rows in (
         ("build", _build()),
         ("machine", _machine()),
+        ("networks, between machines", _networks()),
         ("optional", _optional()),
         ("settings", _settings()),
     ):
@@ -62,8 +66,34 @@ def _machine() -> Iterator[tuple[str, str]]:
     yield "system", f"{platform.system()} {platform.release()} {platform.machine()}"
     yield "usable CPUs", str(usable_cpus())
     for interface in interfaces():
-        state = "up" if interface.up else "down"
-        yield f"interface {interface.name}", " ".join([state, *interface.addresses])
+        yield f"interface {interface.name}", state(interface)
+
+
+def _networks() -> Iterator[tuple[str, str]]:
+    """What this host would offer to others, as far as it can be known alone."""
+    given = settings.read()
+    try:
+        offered = offer(given, interfaces(), None)
+    except InvalidArgument as error:
+        yield "none", str(error)
+        return
+    here = {"": offered}
+    if offered.explicit:
+        for each in choice.named(here)[""]:
+            yield each.nic.name, f"rail {each.rail}, by {offered.source}"
+        return
+    groups = choice.candidates(here)
+    for turn, group in enumerate(groups):
+        for rail, row in enumerate(group):
+            last = "bridge or tunnel" if row.nics[""].overlay else "slower"
+            why = (
+                f"rail {rail}, if all machines have it and reach it"
+                if turn == 0
+                else f"{last}: a last resort"
+            )
+            yield row.name, why
+    if not groups:
+        yield "none", "no interface could reach another machine"
 
 
 def _optional() -> Iterator[tuple[str, str]]:
