@@ -210,6 +210,10 @@ def test_explicit_addresses_in_both_families() -> None:
         ),
         (environment(1, 4, 1) | {"MASTER_ADDR": "192.0.2.77"}, "several hosts .* set PYCOMM_SECRET_FILE"),
         (environment(1, 4, 1) | {"MASTER_ADDR": "no.such.host.invalid"}, "is unknown here"),
+        (
+            environment(1, 4, 1) | {"MASTER_ADDR": "1042"},
+            r"'1042' of rank 0 is a number, .* read as 0.0.4.18",
+        ),
     ],
 )
 def test_a_wrong_environment_is_refused(environ: Mapping[str, str], says: str) -> None:

@@ -15,7 +15,7 @@ from pycomm.admission.handshake import Identity, Refused
 from pycomm.bootstrap.rendezvous import Guest, Host
 from pycomm.bootstrap.visit import Visit, pause
 from pycomm.errors import Error, InvalidArgument, TimedOut
-from pycomm.nics import is_loopback, is_own
+from pycomm.nics import family_of, interfaces, is_loopback, is_own
 
 FIRST_PORT, PORTS = 12000, 20000  # derived ports: below those that Linux hands out by itself (32768 and on)
 CANDIDATES = 8
@@ -58,7 +58,7 @@ class Meeting:
         path = self.secret_file or secret.job_file(self.job)
         key = secret.create(path) if self.secret_file is None else _read(path)
         try:
-            host = Host(Identity(self.job, 0, self.size, key), [self._listener()], deadline)
+            host = Host(Identity(self.job, 0, self.size, key), self._listeners(), deadline)
             try:
                 host.wait("" if self.secret_file else " Ranks on other hosts need PYCOMM_SECRET_FILE.")
             except BaseException:
@@ -102,19 +102,37 @@ class Meeting:
             pause(attempt, deadline)
         raise AssertionError("unreachable")
 
-    def _listener(self) -> socket.socket:
-        address = _resolve(self.host, self.port)
-        named = address in (self.host, "127.0.0.1", "::1") or self.several_hosts is False
-        everywhere = not is_own(address) or (is_loopback(address) and not named)
-        family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    def _listeners(self) -> list[socket.socket]:
+        """At one port: where the address says, and at the same place over the other IP version, which is what
+        the address may be on another host.
+        """
+        first, *others = self._places()
         for port in self.ports():
-            with contextlib.suppress(OSError):
-                at = ("" if everywhere else address, port)
-                return socket.create_server(at, family=family, backlog=socket.SOMAXCONN)
+            try:
+                found = [_listen(first, port)]
+            except OSError:
+                continue
+            for address in others:
+                with contextlib.suppress(OSError):
+                    found.append(_listen(address, port))
+            return found
         tried = ", ".join(map(str, self.ports()))
         raise InvalidArgument(
             f"init: rank 0 can listen at none of the ports {tried} of {self.host}: choose another MASTER_PORT"
         )
+
+    def _places(self) -> list[str]:
+        """The addresses to listen at; 0.0.0.0 and :: where a hosts file calls this host loopback, or an
+        address that it has not got.
+        """
+        address = _resolve(self.host, self.port)
+        named = address in (self.host, "127.0.0.1", "::1") or self.several_hosts is False
+        if not is_own(address) or (is_loopback(address) and not named):
+            return ["::", "0.0.0.0"] if ":" in address else ["0.0.0.0", "::"]
+        if is_loopback(address):
+            return [address, "127.0.0.1" if ":" in address else "::1"]
+        together = next((each.reachable_at for each in interfaces() if address in each.addresses), ())
+        return [address, *(other for other in together if other and (":" in other) != (":" in address))]
 
     def _needs_secret_file(self) -> InvalidArgument:
         return InvalidArgument(
@@ -132,10 +150,26 @@ def _read(path: Path) -> bytes:
         raise InvalidArgument(f"PYCOMM_SECRET_FILE={path}: there is no such file on this host") from None
 
 
+def _listen(address: str, port: int) -> socket.socket:
+    return socket.create_server((address, port), family=family_of(address), backlog=socket.SOMAXCONN)
+
+
 def _resolve(host: str, port: int) -> str:
+    _refuse_number(host)
     try:
         return str(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][4][0])
     except OSError as why:
         raise InvalidArgument(
             f"init: the address {host!r} of rank 0 is unknown here: {why.strerror}"
         ) from None
+
+
+def _refuse_number(host: str) -> None:
+    """A host that is called 1042 is not at 0.0.4.18, which is how resolvers read it (inet_aton(3))."""
+    with contextlib.suppress(OSError):
+        read = socket.inet_ntoa(socket.inet_aton(host))
+        if read != host:
+            raise InvalidArgument(
+                f"init: the address {host!r} of rank 0 is a number, which is read as {read}: give the IP "
+                f"address of its host"
+            )

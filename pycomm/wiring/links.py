@@ -124,7 +124,7 @@ def bind_to_device(sock: socket.socket, device: str) -> bool:
 @functools.cache
 def _say_unbound(device: str, why: str) -> None:
     logger.info(
-        "sockets cannot be bound to %s (%s): their addresses choose the way; CAP_NET_RAW allows it",
+        "sockets cannot be bound to %s (%s): their addresses decide",
         device,
         why,
     )
