@@ -6,6 +6,7 @@ from importlib import import_module
 COMMANDS = {
     "main": "what `make bench` shows: a plan and its proof, a table, byte counters, a comparison with gloo",
     "compare": "a collective of pycomm and of its peers, interleaved",
+    "fabric": "a collective of pycomm and of its peers over an emulated rail-optimised network",
     "leak": "what many small all-reduces leave behind",
     "init": "how long it takes until the ranks of one machine can talk",
 }

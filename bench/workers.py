@@ -12,7 +12,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from bench.peers import ROOT, Job, peer_class
+from bench.peers import ROOT, Job, Process, peer_class
+from bench.placement import Placement
 from bench.worker import SOCKET
 
 START_TIMEOUT_S = 60.0
@@ -24,11 +25,14 @@ class WorkerFailed(RuntimeError):
 
 
 class Workers:
-    """Starts the ranks of a library and speaks with all of them at once. To be used in a `with` statement."""
+    """Starts the ranks of a library and speaks with all of them at once. To be used in a `with` statement.
 
-    def __init__(self, library: str, ranks: int, nodes: int = 1) -> None:
+    They run on this machine, or on the hosts of a lab if there is a placement.
+    """
+
+    def __init__(self, library: str, ranks: int, nodes: int = 1, placement: Placement | None = None) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="pycomm-bench-")
-        self.job = Job(library, ranks, nodes, Path(self._folder.name))
+        self.job = Job(library, ranks, nodes, Path(self._folder.name), placement)
         self._output = (self.job.directory / "output").open("w+")
         self._processes: list[subprocess.Popen[bytes]] = []
         self._connections: list[socket.socket] = []
@@ -86,18 +90,23 @@ class Workers:
             listener.bind(str(job.directory / SOCKET))
             listener.listen(job.ranks)
             for process in peer_class(job.library).processes(job, worker):
-                self._processes.append(
-                    subprocess.Popen(
-                        process.command,
-                        env=os.environ | process.environment,
-                        cwd=ROOT,
-                        stdin=subprocess.DEVNULL,
-                        stdout=self._output,
-                        stderr=subprocess.STDOUT,
-                        start_new_session=True,  # so that close() can end all that a launcher started
-                    )
-                )
+                self._processes.append(self._popen(process))
             self._accept(listener)
+
+    def _popen(self, process: Process) -> "subprocess.Popen[bytes]":
+        popen: Any = subprocess.Popen
+        if self.job.placement and process.host is not None:
+            popen = self.job.placement.lab.hosts[process.host].popen
+        started: subprocess.Popen[bytes] = popen(
+            process.command,
+            env=os.environ | process.environment,
+            cwd=ROOT,
+            stdin=subprocess.DEVNULL,
+            stdout=self._output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,  # so that close() can end all that a launcher started
+        )
+        return started
 
     def _accept(self, listener: socket.socket) -> None:
         """Waits until every rank has joined its library and said so."""

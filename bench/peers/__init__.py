@@ -8,6 +8,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import cast
 
+from bench.placement import Placement
 from pycomm.bench.workload import Buffers, Workload
 
 ROOT = Path(__file__).parents[2]
@@ -27,12 +28,13 @@ Call = Callable[[], object]
 
 @dataclass(frozen=True)
 class Job:
-    """Ranks of one library on this machine, and a folder that they share."""
+    """Ranks of one library, and a folder that they share; `placement` if they run on the hosts of a lab."""
 
     library: str
     ranks: int
     nodes: int
     directory: Path
+    placement: Placement | None = None
 
     @property
     def crowded(self) -> bool:
@@ -42,10 +44,11 @@ class Job:
 
 @dataclass(frozen=True)
 class Process:
-    """A process to start: what follows the interpreter or launcher, and what is added to the environment."""
+    """A process to start: its command, what is added to the environment, and the lab's host it runs on."""
 
     command: list[str]
     environment: dict[str, str]
+    host: int | None = None
 
 
 class Peer(ABC):
@@ -74,6 +77,10 @@ class Peer(ABC):
 
         Raises NotImplementedError, with the reason, where the library has no such collective.
         """
+
+    def planned_bytes(self, work: Workload) -> int | None:
+        """What one call sends between nodes, all ranks together, if the library can tell beforehand."""
+        return None
 
     @abstractmethod
     def close(self) -> None:

@@ -23,10 +23,16 @@ class Gloo(Peer):
 
     @classmethod
     def processes(cls, job: Job, worker: list[str]) -> list[Process]:
-        environment = {"PYTHONPATH": str(ROOT), "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
-        return [
-            Process([sys.executable, *worker], environment | {"RANK": str(rank)}) for rank in range(job.ranks)
-        ]
+        environment = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+        started = []
+        for rank in range(job.ranks):
+            own = {"RANK": str(rank), "GLOO_SOCKET_IFNAME": "lo"}
+            host = None
+            if job.placement:  # a rank uses one interface: that of its rail, as a user would choose
+                own["GLOO_SOCKET_IFNAME"] = f"nic{job.placement.rails[rank]}"
+                host = job.placement.hosts[rank]
+            started.append(Process([sys.executable, *worker], environment | own, host))
+        return started
 
     def __init__(self, job: Job) -> None:
         import torch

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.peers import ROOT, Call, Job, Peer, Process
+from bench.peers import ROOT, Call, Job, Peer, Process, mpi_hosts
 from pycomm.bench.workload import Buffers, Workload
 
 _PREFIXES = ROOT / ".venv" / "mpi"
@@ -39,7 +39,10 @@ class Mpi(Peer):
         environment = {"PYTHONPATH": str(ROOT)} | _ENVIRONMENT[job.library]
         if job.crowded:
             environment |= _WHEN_CROWDED[job.library]
-        return [Process([*command, "python", *worker], environment)]
+        if job.placement:
+            environment |= mpi_hosts.environment(job.library, job.placement)
+            command += mpi_hosts.options(job, job.placement, environment)
+        return [Process([*command, "python", *worker], environment, 0 if job.placement else None)]
 
     def __init__(self, job: Job) -> None:
         from mpi4py import MPI

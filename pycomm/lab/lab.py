@@ -20,6 +20,7 @@ from pycomm.lab.layout import FABRIC, SPINE, Layout
 
 CONGESTION_CONTROLS = ("cubic", "reno")  # loss-based: they share a token bucket fairly and need no pacing
 ALLOWED = Path("/proc/sys/net/ipv4/tcp_allowed_congestion_control")  # outside the first network namespace
+NSENTER = {"mnt": "mount"}  # how nsenter(1) calls what /proc calls otherwise
 
 
 class LabHost:
@@ -61,6 +62,14 @@ class LabHost:
             OSError: as subprocess.Popen does.
         """
         return self._holder.popen(self.name, command, env=env, **options)
+
+    def entry(self) -> list[str]:
+        """Words before a command that run it in this host, from inside any host of the lab: a launcher's
+        remote shell, by nsenter(1).
+        """
+        spaces = self._holder.spaces[self.name]
+        options = [f"--{NSENTER.get(kind, kind)}=/proc/1/fd/{spaces[kind]}" for kind in spaces]
+        return ["nsenter", *options, "--"]
 
 
 class Lab:
