@@ -108,7 +108,7 @@ def test_bytes_from_rail_to_rail_cross_the_spine(lab: Lab) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ((0, 1), "0 hosts: a lab has 1 … 64"),
+        ((0, 1), "^0 hosts: a lab has 1 … 64"),
         ((65, 1), "65 hosts"),
         ((2, 17), "17 rails: a host has 1 … 16"),
         ((2, [1, 1, 1]), "rails for 3 hosts are given, but there are 2"),

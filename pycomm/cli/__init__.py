@@ -16,6 +16,7 @@ COMMANDS = {
     "plan": "print how a collective would be done, and why",
     "verify": "prove every algorithm",
     "bench": "measure a collective",
+    "lab": "a small cluster with rails on this machine, as root",
     "tune": "measure what plans are priced with, and save it as a profile",
 }
 

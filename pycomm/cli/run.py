@@ -13,7 +13,7 @@ from pathlib import Path
 from pycomm.errors import InvalidArgument
 from pycomm.launch import nodes
 from pycomm.launch.job import Job
-from pycomm.machine import usable_cpus
+from pycomm.launch.variables import rank_variables
 
 HELP = (
     "Starts a program on n ranks of this machine, with each line of output marked by its rank. "
@@ -66,22 +66,13 @@ def command_line(program: list[str]) -> list[str]:
 
 def rank_environments(sizes: list[int], virtual: bool, secret: Path) -> list[dict[str, str]]:
     """The variables that torchrun sets, for each rank; with virtual nodes also each rank's node and rail."""
-    total = sum(sizes)
-    threads = max(1, usable_cpus() // total)
-    common = {
-        "WORLD_SIZE": str(total),
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(_free_port()),
-        "PYCOMM_SECRET_FILE": str(secret),
-        "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", str(threads)),  # else every rank takes all cores
-    }
-    environments: list[dict[str, str]] = []
-    for node, size in enumerate(sizes):
-        for local in range(size):
-            own = {"RANK": str(len(environments)), "LOCAL_RANK": str(local), "LOCAL_WORLD_SIZE": str(size)}
-            if virtual:
-                own |= {"PYCOMM_NODE": f"node{node}", "PYCOMM_RAIL": str(local)}
-            environments.append({**os.environ, **common, **own})
+    environments = []
+    nodes_of_ranks = [node for node, size in enumerate(sizes) for _ in range(size)]
+    for node, own in zip(nodes_of_ranks, rank_variables(sizes, "127.0.0.1", _free_port()), strict=True):
+        own["PYCOMM_SECRET_FILE"] = str(secret)
+        if virtual:
+            own |= {"PYCOMM_NODE": f"node{node}", "PYCOMM_RAIL": own["LOCAL_RANK"]}
+        environments.append({**os.environ, **own})
     return environments
 
 

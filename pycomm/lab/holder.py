@@ -12,6 +12,7 @@ import socket
 import struct
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -85,8 +86,11 @@ class Holder:
     def _begin(self, order: dict[str, Any]) -> None:
         assert self._control is not None
         self._control.settimeout(ANSWER_TIMEOUT_S)
-        self._control.send(json.dumps(order).encode())
-        report = json.loads(self._control.recv(MESSAGE_BYTES) or b'{"error": "the process died"}')
+        try:
+            self._control.send(json.dumps(order).encode())
+            report = json.loads(self._control.recv(MESSAGE_BYTES) or b'{"error": "its process died"}')
+        except OSError as why:
+            raise _unsupported(f"its process does not answer ({why})") from None
         if "error" in report:
             raise _unsupported(report["error"])
         self.spaces = report
@@ -106,12 +110,15 @@ class Holder:
                     "3i", client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
                 )
                 if user != 0:
-                    raise Unsupported(f"lab: user {user} (pid {pid}) has taken the name of root's lab")
+                    raise Unsupported(f"user {user} (pid {pid}) has taken the name of root's lab")
                 holder = cls(pid, {})  # before it answers: so it is no other process with the same number
                 client.send(b"?")
-                told = json.loads(client.recv(MESSAGE_BYTES))
-            except (OSError, ValueError):
+                text = client.recv(MESSAGE_BYTES)
+                if not text:
+                    raise ConnectionResetError  # it is just ending
+            except OSError:
                 raise InvalidArgument("no lab is up: start one with `pycomm lab up`") from None
+        told = json.loads(text)
         holder.spaces = told.pop("spaces")
         return holder, told
 
@@ -135,25 +142,50 @@ class Holder:
             InvalidArgument: the lab has ended.
             OSError: as subprocess.Popen does.
         """
-        with contextlib.ExitStack() as opened:
-            try:
-                pids = os.open(f"/proc/{self.pid}/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
-                opened.callback(os.close, pids)
-                entered = []
-                for kind in _KINDS.keys() & self.spaces[name].keys():
-                    descriptor = os.open(f"/proc/{self.pid}/fd/{self.spaces[name][kind]}", os.O_RDONLY)
-                    opened.callback(os.close, descriptor)
-                    entered.append((descriptor, _KINDS[kind]))
-            except OSError:
-                raise InvalidArgument("this lab has ended") from None
-            if not self.alive():  # checked last: so the files were its own
-                raise InvalidArgument("this lab has ended")
-            entered.sort(key=lambda item: list(_KINDS.values()).index(item[1]))
+        with self._opened(name) as (pids, entered):
             options["preexec_fn"] = _entering(entered, options.get("preexec_fn"))
             with _children_elsewhere(lambda: namespaces.setns(pids, CLONE_NEWPID)):
                 process: subprocess.Popen[Any] = subprocess.Popen(command, **options)
         self._started = [other for other in self._started if other.poll() is None] + [process]
         return process
+
+    @contextlib.contextmanager
+    def _opened(self, name: str) -> Iterator[tuple[int, list[tuple[int, int]]]]:
+        """The PID namespace, and what else there is to enter, in order, as descriptors and kinds."""
+        own = self.spaces[name]
+        paths = [
+            f"/proc/{self.pid}/ns/pid",
+            *(f"/proc/{self.pid}/fd/{own[kind]}" for kind in _KINDS if kind in own),
+        ]
+        with contextlib.ExitStack() as opened:
+            descriptors = []
+            try:
+                for path in paths:
+                    descriptors.append(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+                    opened.callback(os.close, descriptors[-1])
+            except OSError:
+                raise InvalidArgument("this lab has ended") from None
+            if not self.alive():  # asked last: the files were its own, not those of a successor of its number
+                raise InvalidArgument("this lab has ended")
+            yield (
+                descriptors[0],
+                list(zip(descriptors[1:], [_KINDS[k] for k in _KINDS if k in own], strict=True)),
+            )
+
+    def free_port(self, name: str) -> int:
+        """A TCP port that is free now in the network namespace called `name`."""
+        found: list[int] = []
+
+        def look(descriptor: int) -> None:
+            namespaces.setns(descriptor, CLONE_NEWNET)  # of this thread, which ends here
+            with socket.create_server(("", 0)) as server:
+                found.append(server.getsockname()[1])
+
+        with self._opened(name) as (_, entered):
+            thread = threading.Thread(target=look, args=(entered[0][0],))
+            thread.start()
+            thread.join()
+        return found[0]
 
     def run(self, name: str, command: Sequence[str], text: str = "") -> str:
         """Runs a tool of iproute2 in the namespaces called `name` and returns what it prints.
@@ -163,13 +195,13 @@ class Holder:
         """
         tool = shutil.which(command[0], path=os.pathsep.join((os.environ.get("PATH", ""), *TOOL_PATHS)))
         if tool is None:
-            raise Unsupported(f"lab: there is no {command[0]} here: install iproute2")
+            raise Unsupported(f"there is no {command[0]} here: install iproute2")
         pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
         with self.popen(name, [tool, *command[1:]], text=True, **pipes) as process:
             output, complaint = process.communicate(text)
         if process.returncode != 0:
             words = " ".join(complaint.split()) or f"status {process.returncode}"
-            raise Unsupported(f"lab: `{' '.join(command)}` failed in {name}: {words}")
+            raise Unsupported(f"`{' '.join(command)}` failed in {name}: {words}")
         return str(output)
 
     def end(self) -> None:
@@ -194,14 +226,14 @@ class Holder:
         self._pidfd = -1
         if not gone:
             raise Error(
-                f"lab: process {self.pid} was killed but waits for a launcher to collect the processes that "
+                f"process {self.pid} was killed but waits for a launcher to collect the processes that "
                 f"it started in the lab: end that launcher"
             )
 
 
 def _unsupported(why: str) -> Unsupported:
     return Unsupported(
-        f"lab: a namespace cannot be made: {why}; a lab needs root and a kernel with network, mount, UTS and "
+        f"a namespace cannot be made: {why}; a lab needs root and a kernel with network, mount, UTS and "
         f"PID namespaces (in a container: --privileged)"
     )
 

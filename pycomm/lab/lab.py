@@ -71,6 +71,10 @@ class LabHost:
         options = [f"--{NSENTER.get(kind, kind)}=/proc/1/fd/{spaces[kind]}" for kind in spaces]
         return ["nsenter", *options, "--"]
 
+    def free_port(self) -> int:
+        """A TCP port of this host that nobody listens at now. Raises InvalidArgument: the lab has ended."""
+        return self._holder.free_port(self.name)
+
 
 class Lab:
     """Hosts with one NIC per rail, a leaf switch per rail, and a spine between the leaves; Linux, root only.
@@ -99,8 +103,7 @@ class Lab:
         self._begin(Layout.of(hosts, rails, rate_mbit, spine_mbit), None)
 
     def _begin(self, lab: Layout, listener: socket.socket | None) -> None:
-        if os.name != "posix" or os.geteuid() != 0:
-            raise Unsupported("lab: namespaces and interfaces need root: run it as root, such as with sudo")
+        _need_root()
         self.congestion_control = _congestion_control()
         """Of TCP in every host."""
         contents = {layout.host_name(host): lab.topology_file(host) for host in range(lab.hosts)}
@@ -132,7 +135,7 @@ class Lab:
             self._holder.run(name, [tool, "-batch", "-"], "\n".join(lines) + "\n")
 
         batch(FABRIC, "ip", links.switch_lines(self.layout, self._holder.path))
-        batch(FABRIC, "bridge", links.port_lines(self.layout))
+        batch(FABRIC, "bridge", links.all_port_lines(self.layout))
         batch(FABRIC, "tc", links.switch_shapers(self.layout))
         batch(SPINE, "ip", links.spine_lines(self.layout))
         batch(SPINE, "tc", links.spine_shapers(self.layout))
@@ -167,6 +170,7 @@ class Lab:
         Raises:
             InvalidArgument: there is none.
         """
+        _need_root()
         holder, told = Holder.find()
         found = cls.__new__(cls)
         found.congestion_control = told["congestion_control"]
@@ -215,6 +219,11 @@ def _present(sysctls: Mapping[str, str]) -> dict[str, str]:
     """Without those of IPv6 on a kernel that has none."""
     has_ipv6 = Path("/proc/sys/net/ipv6").exists()
     return {key: value for key, value in sysctls.items() if has_ipv6 or not key.startswith("net.ipv6.")}
+
+
+def _need_root() -> None:
+    if os.geteuid() != 0:
+        raise Unsupported("namespaces and interfaces need root: run this as root, such as with sudo")
 
 
 def _congestion_control() -> str:

@@ -38,13 +38,13 @@ class Layout:
             InvalidArgument: a number is out of range, or `rails` names more or fewer hosts.
         """
         if not 1 <= hosts <= MAX_HOSTS:
-            raise InvalidArgument(f"lab: {hosts} hosts: a lab has 1 … {MAX_HOSTS}")
+            raise InvalidArgument(f"{hosts} hosts: a lab has 1 … {MAX_HOSTS}")
         each = (rails,) * hosts if isinstance(rails, int) else tuple(rails)
         if len(each) != hosts:
-            raise InvalidArgument(f"lab: rails for {len(each)} hosts are given, but there are {hosts} hosts")
+            raise InvalidArgument(f"rails for {len(each)} hosts are given, but there are {hosts} hosts")
         for number in each:
             if not 1 <= number <= MAX_RAILS:
-                raise InvalidArgument(f"lab: {number} rails: a host has 1 … {MAX_RAILS}")
+                raise InvalidArgument(f"{number} rails: a host has 1 … {MAX_RAILS}")
         spine = rate_mbit if spine_mbit is None else spine_mbit
         return cls(each, check_mbit(rate_mbit), check_mbit(spine))
 
@@ -75,7 +75,7 @@ class Layout:
         if isinstance(host, str) and host in names:
             return names.index(host)
         if isinstance(host, str) or not 0 <= host < self.hosts:
-            raise InvalidArgument(f"lab: there is no host {host}: there are {names[0]} … {names[-1]}")
+            raise InvalidArgument(f"there is no host {host} in this lab: there are {names[0]} … {names[-1]}")
         return host
 
     def nic(self, host: int | str, rail: int) -> int:
@@ -83,7 +83,7 @@ class Layout:
         index = self.host_index(host)
         if not 0 <= rail < self.rails[index]:
             raise InvalidArgument(
-                f"lab: {host_name(index)} is on rails 0 … {self.rails[index] - 1}, not on {rail}"
+                f"{host_name(index)} is on rails 0 … {self.rails[index] - 1}, not on {rail}"
             )
         return index
 
@@ -95,7 +95,7 @@ class Layout:
 def check_mbit(mbit: float) -> float:
     """The same rate in Mbit/s. Raises InvalidArgument if no link can have it."""
     if not (math.isfinite(mbit) and LEAST_MBIT <= mbit <= MOST_MBIT):
-        raise InvalidArgument(f"lab: {mbit:g} Mbit/s: a link has {LEAST_MBIT:g} … {MOST_MBIT:g} Mbit/s")
+        raise InvalidArgument(f"{mbit:g} Mbit/s: a link has {LEAST_MBIT:g} … {MOST_MBIT:g} Mbit/s")
     return mbit
 
 

@@ -72,21 +72,22 @@ def switch_lines(lab: Layout, path: Callable[[str], str]) -> list[str]:
     return lines
 
 
-def port_lines(lab: Layout) -> list[str]:
-    """For bridge, in the fabric's namespace: each leaf knows its hosts, so that no frame is ever flooded to
+def port_lines(port: str, mac: str) -> list[str]:
+    """For bridge, in the fabric's namespace: the leaf knows who is at a port, so that no frame is flooded to
     where it does not belong, and what the counters of the up-links show is meant for the spine.
     """
-    ports = [(layout.uplink_name(r), layout.gateway_mac(r)) for r in range(lab.leaves)]
-    ports += [
-        (layout.port_name(h, r), layout.mac(h, r)) for h in range(lab.hosts) for r in range(lab.rails[h])
+    return [
+        f"link set dev {port} learning off flood off mcast_flood off",
+        f"fdb replace {mac} dev {port} master static",
     ]
-    lines = []
-    for port, mac in ports:
-        lines += [
-            f"link set dev {port} learning off flood off mcast_flood off",
-            f"fdb add {mac} dev {port} master static",
-        ]
-    return lines
+
+
+def all_port_lines(lab: Layout) -> list[str]:
+    """The same for all ports of all leaves."""
+    ports = [(layout.uplink_name(rail), layout.gateway_mac(rail)) for rail in range(lab.leaves)]
+    for host in range(lab.hosts):
+        ports += [(layout.port_name(host, r), layout.mac(host, r)) for r in range(lab.rails[host])]
+    return [line for port, mac in ports for line in port_lines(port, mac)]
 
 
 def switch_shapers(lab: Layout) -> list[str]:

@@ -12,20 +12,25 @@ from collections.abc import Callable
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 LAST_LINE_LIMIT = 300  # characters of a last line that is quoted
 
+Start = Callable[..., subprocess.Popen[bytes]]
+"""Starts a process somewhere, with the arguments of subprocess.Popen."""
+
 
 class Child:
     """A running rank, leader of its own process group."""
 
-    def __init__(self, rank: int, command: list[str], environment: dict[str, str]) -> None:
+    def __init__(
+        self, rank: int, command: list[str], environment: dict[str, str], start: Start = subprocess.Popen
+    ) -> None:
         self.rank = rank
-        self.process = subprocess.Popen(
+        self.process = start(
             command,
             env=environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             start_new_session=True,
-            preexec_fn=_dies_with(os.getpid()),
+            preexec_fn=dies_with(os.getpid()),
         )
         self.pidfd = os.pidfd_open(self.process.pid)
         self.last_words = ""  # the last line on stderr that says something
@@ -82,13 +87,13 @@ def _signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-def _dies_with(parent: int) -> Callable[[], None]:
+def dies_with(parent: int) -> Callable[[], None]:
     """Run in the child: the kernel kills it when its launcher dies, however that dies."""
     prctl = ctypes.CDLL(None, use_errno=True).prctl
 
     def ask() -> None:
         prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL))
-        if os.getppid() != parent:  # the launcher has died already
+        if os.getppid() not in (parent, 0):  # 0: it is outside our PID namespace; else it has died already
             os._exit(1)
 
     return ask

@@ -5,15 +5,17 @@ from __future__ import annotations
 import os
 import selectors
 import signal
+import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from types import FrameType
 from typing import TextIO
 
 from pycomm.admission.deadline import Deadline
 from pycomm.errors import InvalidArgument, ranks_text
-from pycomm.launch.child import Child
+from pycomm.launch.child import Child, Start
 
 GRACE_S = 3.0  # from the request to end to the kill
 DRAIN_S = 0.5  # for output that outlives its rank, as of a grandchild
@@ -28,13 +30,18 @@ class _Source:
 
 
 class Job:
-    """Runs `command` once for each environment."""
+    """Runs `command` once for each environment; `starts` says how each is started, if not on this machine."""
 
     def __init__(
-        self, command: list[str], environments: list[dict[str, str]], timeout_s: float | None
+        self,
+        command: list[str],
+        environments: list[dict[str, str]],
+        timeout_s: float | None,
+        starts: Sequence[Start] | None = None,
     ) -> None:
         self._command = command
         self._environments = environments
+        self._starts: Sequence[Start] = starts or [subprocess.Popen] * len(environments)
         self._deadline = Deadline(timeout_s) if timeout_s else None
         self._children: list[Child] = []
         self._running: set[Child] = set()
@@ -69,9 +76,9 @@ class Job:
         return self._status()
 
     def _start(self) -> None:
-        for rank, environment in enumerate(self._environments):
+        for rank, (environment, start) in enumerate(zip(self._environments, self._starts, strict=True)):
             try:
-                child = Child(rank, self._command, environment)
+                child = Child(rank, self._command, environment, start)
             except OSError as why:
                 raise InvalidArgument(f"{self._command[0]} cannot be started: {why.strerror}") from None
             self._children.append(child)
