@@ -13,9 +13,11 @@ import struct
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from pycomm.admission.deadline import Deadline
 from pycomm.errors import Error, InvalidArgument, Unsupported
 from pycomm.lab import namespaces
 from pycomm.lab.namespaces import CLONE_NEWNET, CLONE_NEWNS, CLONE_NEWPID, CLONE_NEWUTS, MESSAGE_BYTES
@@ -24,6 +26,7 @@ NAME = (
     b"\0pycomm-lab"  # an abstract Unix address: it exists as long as the lab that has it, and only one has it
 )
 END_TIMEOUT_S = 10.0
+POLL_S = 0.002
 ANSWER_TIMEOUT_S = 30.0
 TOOL_PATHS = ("/usr/sbin", "/sbin")  # where ip and tc are, also for a user whose PATH leaves them out
 
@@ -205,10 +208,10 @@ class Holder:
         return str(output)
 
     def end(self) -> None:
-        """Kills it, and with it every process in the lab; returns when it is gone.
+        """Kills it, and with it every process in the lab; returns when all that they held is released.
 
         Raises:
-            Error: it is still there after 10 s.
+            Error: it still holds it after 10 s.
         """
         if self._pidfd < 0:
             return
@@ -216,19 +219,31 @@ class Holder:
             signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
         if self._control is not None:
             self._control.close()
-        # The kernel ends the last process of a PID namespace only when all others have been waited for.
+        # The kernel lets the first process of a PID namespace go only when all others have been waited for.
         for process in self._started:
             process.wait()
-        gone = bool(select.select([self._pidfd], [], [], END_TIMEOUT_S)[0])
-        if self._process is not None and gone:
+        limit = Deadline(END_TIMEOUT_S)
+        while not (released := self._released()) and not limit.passed():
+            time.sleep(POLL_S)
+        if self._process is not None and not self.alive():
             self._process.wait()
         os.close(self._pidfd)
         self._pidfd = -1
-        if not gone:
+        if not released:
             raise Error(
-                f"process {self.pid} was killed but waits for a launcher to collect the processes that "
-                f"it started in the lab: end that launcher"
+                f"process {self.pid}, which holds the lab, was killed but has not ended after {limit.text()}"
             )
+
+    def _released(self) -> bool:
+        """True if it holds no descriptor and no namespace. It may still wait for processes of the lab to be
+        collected, by launchers that started them or that have died.
+        """
+        if not self.alive():
+            return True
+        try:
+            return not os.listdir(f"/proc/{self.pid}/fd") and not os.readlink(f"/proc/{self.pid}/ns/net")
+        except OSError:  # it has no namespaces any more
+            return True
 
 
 def _unsupported(why: str) -> Unsupported:

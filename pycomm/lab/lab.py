@@ -206,6 +206,15 @@ class Lab:
         self.close()
 
 
+def why_not() -> str:
+    """Why no lab can be built here, such as for want of root; "" if one can. It tries."""
+    try:
+        Lab(1, 1).close()
+    except Unsupported as why:
+        return str(why)
+    return ""
+
+
 def _order(lab: Layout, congestion_control: str) -> dict[str, Any]:
     host = {**links.HOST_SYSCTLS, "net.ipv4.tcp_congestion_control": congestion_control}
     switches = {FABRIC: links.SWITCH_SYSCTLS, SPINE: links.SPINE_SYSCTLS}
