@@ -156,18 +156,19 @@ def family_of(address: str) -> socket.AddressFamily:
     return socket.AF_INET6 if ":" in address else socket.AF_INET
 
 
-def outward_address() -> str:
-    """The address that other machines reach this one at: the source of its default route, else that of the
-    first interface that could carry something. Loopback only if there is nothing else.
+def outward_addresses() -> list[str]:
+    """Where other machines may reach this one: the source of its default route, then what interfaces that
+    could carry something have; bridges and tunnels last. Empty if there is only loopback.
     """
+    found = []
     for far in ("192.0.2.1", "2001:db8::1"):  # RFC 5737, RFC 3849: documentation, routed like any far address
         with socket.socket(family_of(far), socket.SOCK_DGRAM) as sock, contextlib.suppress(OSError):
             sock.connect((far, 9))  # sends nothing: it only looks up the route
-            return str(sock.getsockname()[0])
+            found.append(str(sock.getsockname()[0]))
     usable = [interface for interface in interfaces() if not interface.fault]
     for interface in sorted(usable, key=lambda each: each.kind == "overlay"):
-        return next(filter(None, interface.reachable_at))
-    return "127.0.0.1"
+        found += filter(None, interface.reachable_at)
+    return [address for address in dict.fromkeys(found) if not is_loopback(address)]
 
 
 def is_own(address: str) -> bool:

@@ -4,14 +4,14 @@ are.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from pycomm.errors import InvalidArgument
 from pycomm.log import logger
-from pycomm.nics import Interface
+from pycomm.nics import Interface, natural
 from pycomm.settings import Settings
 from pycomm.topo.topology_file import NicSpec, parse
 
@@ -83,8 +83,23 @@ def offer(given: Settings, here: Sequence[Interface], met_at: str | None) -> Off
     if specs:
         nics = [_nic(each, met_at, specs[each.name]) for each in usable if each.name in specs]
         _check_file(given.topo_file, specs, nics, here)
-        return Offer(tuple(sorted(nics, key=lambda nic: nic.rail or 0)), TOPOLOGY_FILE)
+        return Offer(_ordered(nics), TOPOLOGY_FILE)
     return Offer(tuple(_nic(each, met_at) for each in usable), NAMED if named else FOUND)
+
+
+def joined(offers: Sequence[Offer]) -> Offer:
+    """What several ranks of one host offer together."""
+    nics: dict[str, Nic] = {}
+    for each in (nic for offer in offers for nic in offer.nics):
+        known = nics.setdefault(each.name, each)
+        if each.meets and not known.meets:  # not every rank has met the others over the network
+            nics[each.name] = each
+    sources = [offer.source for offer in offers]
+    return Offer(_ordered(nics.values()), FOUND if FOUND in sources else sources[0])
+
+
+def _ordered(nics: Iterable[Nic]) -> tuple[Nic, ...]:
+    return tuple(sorted(nics, key=lambda nic: (nic.rail or 0, natural(nic.name))))
 
 
 def read_topology_file(path: str | None) -> dict[str, NicSpec]:

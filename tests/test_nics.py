@@ -19,7 +19,9 @@ from pycomm.offer import FOUND, NAMED, TOPOLOGY_FILE, Nic, Offer, offer
 from pycomm.settings import Settings
 from pycomm.topo.topology_file import NicSpec, parse
 from pycomm.wiring import choice
+from pycomm.wiring.address_book import Entry
 from pycomm.wiring.choice import Railed
+from pycomm.wiring.networks import Networks
 
 ROOT = Path(__file__).parent.parent
 NAMES = st.text("abcnieth0123456789.", min_size=1, max_size=NAME_LIMIT)
@@ -295,3 +297,32 @@ def test_links_are_the_same_from_both_sides_and_stay_on_rails_if_they_can(
     assert len(there) == (len(common) or min(map(len, rails)))
     if common:
         assert all(a.name[1:] == b.name[1:] for a, b in there)
+
+
+def test_ranks_that_were_given_nics_of_their_own_keep_them() -> None:
+    here = [nic("nic0", "10.1.0.1"), nic("nic1", "10.2.0.1")]
+    book = [
+        Entry(rank, "1", machine, machine, "", 1, [0], 1.0, None, {}, offer=offered(here, nic=own).packed())
+        for rank, (machine, own) in enumerate((m, f"=nic{i}") for m in ("a/1", "b/1") for i in (1, 0))
+    ]
+    networks = Networks(book, 0)
+    assert [[(each.rail, each.nic.name) for each in share] for share in networks.shares] == [
+        [(1, "nic1")],
+        [(0, "nic0")],
+        [(1, "nic1")],
+        [(0, "nic0")],
+    ]
+
+
+def test_the_slowest_nic_in_use_is_known() -> None:
+    fast, slow = nic("nic0"), nic("nic1", "10.2.0.1", bit_per_s=GIGA)
+    unused = nic("eth0", "10.3.0.1", bit_per_s=1000)
+    book = [
+        Entry(rank, "1", f"m{rank}/1", f"m{rank}/1", "", 1, [0], 1.0, None, {}, offer=each.packed())
+        for rank, each in enumerate(
+            [offered([unused, fast], nic="nic"), offered([unused, fast, slow], nic="nic")]
+        )
+    ]
+    networks = Networks(book, 0)
+    assert [len(share) for share in networks.shares] == [1, 2]
+    assert networks.bit_per_s() == GIGA

@@ -19,9 +19,10 @@ from pycomm.bootstrap.rendezvous import Guest, Host
 from pycomm.bootstrap.visit import Visit, pause
 from pycomm.errors import Error, InvalidArgument, PeerLost, TimedOut
 from pycomm.machine import machine_id
-from pycomm.nics import outward_address
+from pycomm.nics import family_of, outward_addresses
 
 MESSAGE_BYTES = 512
+MOST_ADDRESSES = 5  # so that they fit, IPv6 and all
 LOOPBACK = "127.0.0.1"
 
 
@@ -73,11 +74,11 @@ def from_mpi(comm: MpiCommunicator, deadline: Deadline) -> Bootstrap:
 
 def _host(comm: MpiCommunicator, size: int, deadline: Deadline) -> Host:
     identity = Identity(secrets.token_hex(16), 0, size, secrets.token_hex(SECRET_BYTES).encode())
-    addresses = sorted({LOOPBACK, outward_address()})
-    listeners = []
-    for address in addresses:
-        family = socket.AF_INET6 if ":" in address else socket.AF_INET
-        listeners.append(socket.create_server((address, 0), family=family, backlog=socket.SOMAXCONN))
+    addresses = [LOOPBACK, *outward_addresses()[:MOST_ADDRESSES]]
+    listeners = [
+        socket.create_server((address, 0), family=family_of(address), backlog=socket.SOMAXCONN)
+        for address in addresses
+    ]
     where = [listener.getsockname()[:2] for listener in listeners]
     message = {"job": identity.job, "secret": identity.secret.decode(), "machine": machine_id(), "at": where}
     host = Host(identity, listeners, deadline)

@@ -9,7 +9,7 @@ from typing import Any
 
 from pycomm.errors import Mismatch
 from pycomm.machine import kernel_of
-from pycomm.offer import TOPOLOGY_FILE, Offer
+from pycomm.offer import TOPOLOGY_FILE, Offer, joined
 from pycomm.topo.topology import Place
 from pycomm.wiring.choice import Railed
 
@@ -111,8 +111,11 @@ def machines(entries: list[Entry]) -> dict[str, Entry]:
 
 
 def offers(entries: list[Entry]) -> dict[str, Offer]:
-    """What each machine offers, as its first rank says."""
-    return {machine: Offer.unpack(entry.offer) for machine, entry in machines(entries).items()}
+    """What each machine offers: all that its ranks do, who may each have been given NICs of their own."""
+    found: dict[str, list[Offer]] = {}
+    for entry in entries:
+        found.setdefault(entry.machine, []).append(Offer.unpack(entry.offer))
+    return {machine: joined(each) for machine, each in found.items()}
 
 
 def places(

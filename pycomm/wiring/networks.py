@@ -10,6 +10,7 @@ from socket import socket
 from pycomm.admission.deadline import Deadline
 from pycomm.admission.handshake import Identity
 from pycomm.bootstrap import Bootstrap
+from pycomm.errors import Error, ranks_text
 from pycomm.log import logger
 from pycomm.machine import kernel_of
 from pycomm.offer import Nic
@@ -42,8 +43,8 @@ class Networks:
         self.reaches: list[Reach] = []
         self._rank = rank
         self._machines = address_book.machines(entries)
-        self._offers = address_book.offers(entries)
         self._single = len(self._machines) == 1
+        self._offers = {} if self._single else address_book.offers(entries)
         self._explicit = all(each.explicit for each in self._offers.values())
         if not self._single:
             hosts = {machine: first.host for machine, first in self._machines.items()}
@@ -93,12 +94,20 @@ class Networks:
         ]
 
     def _share_out(self, nics: dict[str, list[Railed]]) -> None:
-        together: dict[tuple[str, str], list[int]] = {}
+        """Among the ranks of a node; of those that were given NICs of their own among them only."""
+        together: dict[tuple[str, str, tuple[str, ...]], list[int]] = {}
         for entry in self.entries:
-            together.setdefault((entry.label, entry.machine), []).append(entry.rank)
-        for (_, machine), ranks in together.items():
+            own = tuple(nic["name"] for nic in entry.offer["nics"])
+            together.setdefault((entry.label, entry.machine, own), []).append(entry.rank)
+        for (_, machine, own), ranks in together.items():
+            usable = [each for each in nics[machine] if each.nic.name in own]
+            if not usable:
+                raise Error(
+                    f"init: {ranks_text(ranks)} may use {', '.join(own)}, but the machines reach each "
+                    f"other by {', '.join(each.nic.name for each in nics[machine])}: set PYCOMM_NIC alike"
+                )
             for index, rank in enumerate(ranks):
-                self.shares[rank] = choice.share(nics[machine], index, len(ranks), self.entries[rank].rail)
+                self.shares[rank] = choice.share(usable, index, len(ranks), self.entries[rank].rail)
 
     def unused(self) -> list[socket]:
         """The listeners at NICs that were not chosen."""
