@@ -94,6 +94,11 @@ def test_info_prints_every_setting_with_its_source() -> None:
         assert title in done.stdout
 
 
+def test_the_readme_has_every_setting() -> None:
+    said = (ROOT / "README.md").read_text()
+    assert [each.variable for each in settings.SETTINGS if f"`{each.variable}`" not in said] == []
+
+
 def test_an_unknown_command_is_refused() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "pycomm", "fly"], capture_output=True, text=True, cwd=ROOT, timeout=60

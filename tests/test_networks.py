@@ -17,7 +17,7 @@ ROOT = Path(__file__).parent.parent
 PORT = 29600
 COUNT = 1 << 20  # float32: 4 MiB
 PROGRAM = """
-import json, logging, os, time
+import json, logging, os, socket, time
 import numpy as np
 import pycomm
 
@@ -25,6 +25,17 @@ class Kept(logging.Handler):
     lines = []
     def emit(self, record):
         self.lines.append(record.getMessage())
+
+def listening():
+    found = set()
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            with socket.socket(fileno=os.dup(int(name))) as sock:
+                if sock.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN) and sock.family != socket.AF_UNIX:
+                    found.add(sock.getsockname()[0])
+        except OSError:
+            pass
+    return sorted(found)
 
 logging.getLogger("pycomm").addHandler(Kept())
 logging.getLogger("pycomm").setLevel(logging.INFO)
@@ -43,6 +54,7 @@ try:
         said["gbit"] = 8e-9 / comm._world.profile.network.beta
         reach = comm._world.connections.reaches[comm.rank]
         said["shared"] = [each.nic.name for each in reach.share]
+        said["listening"] = listening()
         said["to"] = [address for name in said["shared"] for address, _ in reach.nics[name]]
         if "DYING" in os.environ:
             if str(comm.rank) == os.environ["DYING"]:
@@ -196,6 +208,8 @@ def test_nics_by_setting_and_by_trying(lab: Lab, setting: str, shared: list[str]
     )
     right(said)
     assert [each["shared"] for each in said] == [[name] for name in shared] * 2
+    for number, each in enumerate(said):
+        assert each["listening"] == sorted([*each["to"], f"127.0.{number % 2 + 1}.{number // 2 + 1}"])
     moved = (lab.counters() - before).rail_bytes
     assert [sent > 100_000 for sent in moved] == [f"nic{rail}" in shared for rail in range(2)]
 

@@ -1,4 +1,5 @@
 from collections import Counter
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -38,7 +39,7 @@ PROFILES = st.builds(Profile, WIRES, WIRES)
 def test_no_price_is_below_the_bound(
     rails: list[list[int]], collective: str, profile: Profile, data: st.DataObject
 ) -> None:
-    plan = Planner(Topology.from_rails(rails), profile).plan(
+    plan = Planner(_with_nics(rails, data), profile).plan(
         collective,
         count=data.draw(st.integers(0, 1 << 22)),
         dtype=data.draw(st.sampled_from(sorted(DTYPE_BYTES))),
@@ -46,6 +47,28 @@ def test_no_price_is_below_the_bound(
     )
     for each in plan.choice.candidates:
         assert each.ps >= plan.bound.ps, each.name
+
+
+def _with_nics(rails: list[list[int]], data: st.DataObject) -> Topology:
+    """Each rank with one NIC or several."""
+    places = Topology.from_rails(rails).places
+    return Topology(replace(place, nics=data.draw(st.integers(1, 3))) for place in places)
+
+
+@pytest.mark.parametrize("nics", [2, 3, 4])
+def test_striping_over_nics_divides_the_bound_and_the_price(nics: int) -> None:
+    fast, slow = Wire(alpha=0, message=0, beta=1e-18, gamma=0), Wire(alpha=0, message=0, beta=1e-9, gamma=0)
+    one = Topology.grid(4, 2)
+    several = Topology(replace(place, nics=nics) for place in one.places)
+    call = {"count": 1 << 22, "dtype": "float32", "reduction": "sum"}
+    narrow, wide = (
+        Planner(each, Profile(fast, slow)).plan("all_reduce", **call)  # type: ignore[arg-type]
+        for each in (one, several)
+    )
+    assert wide.bound_s * nics == pytest.approx(narrow.bound_s)
+    assert wide.predicted_s * nics == pytest.approx(narrow.predicted_s)
+    assert several.nics_of(0) == 2 * nics
+    assert several.digest() != one.digest()
 
 
 @pytest.mark.parametrize("nodes", [2, 3, 4, 16])

@@ -32,6 +32,14 @@ def test_digests_are_equal_where_figures_are(one: Profile, other: Profile) -> No
     assert (one.digest() == other.digest()) == same
 
 
+@given(PROFILES, st.integers(1, 10**12))
+def test_a_nic_limits_the_wire_between_nodes_alone(profile: Profile, bit_per_s: int) -> None:
+    limited = profile.limited_to(bit_per_s)
+    assert limited.network.beta == max(profile.network.beta, 8 / bit_per_s)
+    assert (limited.local, limited.limits) == (profile.local, profile.limits)
+    assert profile.limited_to(None) is profile
+
+
 def test_what_is_left_out_has_its_default() -> None:
     assert Profile.from_dict({"limits": {"slice_bytes": 4096}}).limits == Limits(slice_bytes=4096)
     assert Profile.from_dict({}).local == Profile().local
@@ -53,6 +61,8 @@ def test_what_is_left_out_has_its_default() -> None:
         ({"network": {"alpha": 0, "message": 0, "beta": 0, "gamma": 0}}, "beta must be above 0"),
         ({"limits": {"slice_bytes": 1}}, "slice_bytes is at least 64"),
         ({"limits": {"nap_s": -1}}, "nap_s is a time"),
+        ({"limits": {"streams": 0}}, "streams is a number from 1 to 16, not 0"),
+        ({"limits": {"streams": 1.5}}, "streams is a number from 1 to 16, not 1.5"),
     ],
 )
 def test_what_cannot_be_is_refused_with_its_place(data: dict[str, object], message: str) -> None:

@@ -84,6 +84,7 @@ def test_repr_says_what_is_where() -> None:
         (lambda: Place("a", -1), "a rail is a number from 0 to 2147483647, not -1"),
         (lambda: Place("a", 2**31), "a rail is a number from 0 to 2147483647, not 2147483648"),
         (lambda: Place("a", True), "not True"),
+        (lambda: Place("a", 0, nics=0), "a place has at least one NIC, not 0"),
         (lambda: Topology.grid(1, 2).subset([0, 0]), "rank 0 comes twice"),
         (lambda: Topology.grid(1, 2).subset([2]), "no rank 2: this topology has ranks 0 … 1"),
         (lambda: Topology.grid(1, 2).subset([]), "at least one rank"),

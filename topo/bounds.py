@@ -36,7 +36,8 @@ def bound(topology: Topology, profile: Profile, collective: str, elements: int, 
     network = _network_bytes(topology, collective, elements, widths) * profile.network.beta_ps_per_mebibyte
     rates = Fraction(MEBI, profile.local.beta_ps_per_mebibyte)
     if len(topology.nodes) > 1:
-        rates += Fraction(MEBI, profile.network.beta_ps_per_mebibyte)
+        widest = max(place.nics for place in topology.places)
+        rates += Fraction(widest * MEBI, profile.network.beta_ps_per_mebibyte)
     own = Fraction(2 * (n - 1), n) if collective == "all_reduce" else Fraction(n - 1, n)
     if collective in ("broadcast", "reduce"):
         own = Fraction(1)

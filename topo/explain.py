@@ -75,7 +75,11 @@ def _map(plan: Plan) -> Iterator[str]:
     yield from _table(rows, "<" + ">" * len(topology.rails))
     sources = sorted({place.rail_source for place in topology.places})
     brackets = "; (r) owns no share" if idle else ""
-    yield f" rails by {', '.join(sources)}{brackets}"
+    nics = sorted({place.nics for place in topology.places})
+    striped = (
+        f"; striped over {'-'.join(map(str, nics[:: max(1, len(nics) - 1)]))} NICs" if nics != [1] else ""
+    )
+    yield f" rails by {', '.join(sources)}{striped}{brackets}"
 
 
 def _shareless(plan: Plan) -> tuple[int, ...]:
