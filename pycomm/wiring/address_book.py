@@ -39,7 +39,31 @@ class Entry:
         return json.dumps(asdict(self)).encode()
 
 
-def unpack(payload: bytes) -> Entry:
+def merge(payloads: list[bytes]) -> bytes:
+    """The address book out of all packed entries, made once, by rank 0. What many ranks say alike is in it
+    once: `values` has each thing that any of them says, `rows` for each rank where its fields are among them.
+
+    Raises:
+        Mismatch: ranks run different versions or settings.
+    """
+    entries = [_unpack(payload) for payload in payloads]
+    check_agreed(entries)
+    values: dict[str, int] = {}
+    rows = [
+        [values.setdefault(json.dumps(value), len(values)) for value in asdict(entry).values()]
+        for entry in entries
+    ]
+    return json.dumps({"values": list(values), "rows": rows}, separators=(",", ":")).encode()
+
+
+def read(book: bytes) -> list[Entry]:
+    """The entries of an address book."""
+    said = json.loads(book)
+    values = json.loads(f"[{','.join(said['values'])}]")
+    return [Entry(*[values[at] for at in row]) for row in said["rows"]]
+
+
+def _unpack(payload: bytes) -> Entry:
     """Reads a packed entry; of another version only what both know. Raises Mismatch."""
     fields = json.loads(payload)
     try:
@@ -82,24 +106,6 @@ def labelled(entries: list[Entry]) -> list[list[int]]:
     for entry in entries:
         groups.setdefault(entry.label, []).append(entry.rank)
     return list(groups.values())
-
-
-def nodes(groups: list[list[int]], mapped: set[tuple[int, int]]) -> list[list[int]]:
-    """Splits each group so that all members of a node can map each other; `mapped` holds (lower,
-    higher) pairs.
-    """
-    found: list[list[int]] = []
-    for group in groups:
-        parts: list[list[int]] = []
-        for rank in group:
-            for part in parts:
-                if all((other, rank) in mapped for other in part):
-                    part.append(rank)
-                    break
-            else:
-                parts.append([rank])
-        found += parts
-    return sorted(found)
 
 
 def machines(entries: list[Entry]) -> dict[str, Entry]:

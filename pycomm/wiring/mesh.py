@@ -13,7 +13,7 @@ from pycomm.admission.deadline import Deadline
 from pycomm.admission.door import Door, knock
 from pycomm.admission.handshake import Dialer, Identity, Visitor
 from pycomm.errors import PeerLost, TimedOut, ranks_text
-from pycomm.wiring import handover, probe
+from pycomm.wiring import probe
 from pycomm.wiring.links import Link, Reach, dial, links
 
 LANES = "lanes"  # and the number of the link
@@ -47,8 +47,6 @@ class Mesh:
         if visitor.purpose == probe.PURPOSE:
             sock.close()
             return
-        if visitor.purpose == handover.PURPOSE:
-            handover.hand_over(sock, [self.fabric.segment_fd, self.fabric.event_fd])
         with self._changed:
             previous = self._came.pop((visitor.purpose, visitor.rank), None)
             if previous is not None:

@@ -1,83 +1,169 @@
-"""Neighbours: the ranks whose memory this one can map, found by trying."""
+"""Neighbours: the ranks whose memory this one can map, found by trying.
+
+Ranks of one label and one machine are a *party*. All of it call at its first member, the leader; those that
+it lets in are a node, and the others are a party of their own in the next round.
+"""
 
 from __future__ import annotations
 
+import os
+import resource
+import socket
 from collections.abc import Sequence
 
 from pycomm.admission.deadline import Deadline
-from pycomm.errors import TimedOut, ranks_text
+from pycomm.errors import Error, PeerLost, ranks_text
 from pycomm.log import logger
 from pycomm.machine import kernel_of
-from pycomm.topo.topology import Topology
 from pycomm.wiring import handover
-from pycomm.wiring.address_book import Entry
+from pycomm.wiring.address_book import Entry, labelled
 from pycomm.wiring.mesh import Mesh
+
+NOBODY = -1
+SPARE_DESCRIPTORS = 64  # for whatever else the process opens
 
 
 class Neighbours:
-    """What has been handed over; closes what was not given to the fabric."""
+    """What has been handed over; closes what was not given to the fabric.
 
-    def __init__(self, mesh: Mesh, entries: Sequence[Entry], deadline: Deadline) -> None:
+    Attributes:
+        nodes: The ranks of each node, as far as they are settled; the same on every rank.
+    """
+
+    def __init__(self, mesh: Mesh, entries: list[Entry], deadline: Deadline) -> None:
+        doors = any(entry.door for entry in entries)  # all have one, or none
+        self.nodes: list[list[int]] = [] if doors else sorted(labelled(entries))
         self._mesh = mesh
         self._entries = entries
         self._rank = mesh.identity.rank
         self._deadline = deadline
+        self._parties = _parties(entries) if doors else []
+        self._leader = NOBODY
+        self._line: socket.socket | None = None  # to the leader
         self._handed: dict[int, handover.Handed] = {}
 
     def __enter__(self) -> Neighbours:
         return self
 
     def __exit__(self, *_: object) -> None:
+        if self._line:
+            self._line.close()
         for got in self._handed.values():
             got.close()
 
-    def hand_over(self, group: Sequence[int]) -> list[int]:
-        """Tries it with the higher ranks of `group`; returns those that it worked with."""
-        own = [self._mesh.fabric.segment_fd, self._mesh.fabric.event_fd]
-        mine = self._entries[self._rank]
-        apart: dict[str, list[int]] = {}
-        for peer in group:
-            other = self._entries[peer]
-            if peer <= self._rank or not mine.door or not other.door:
-                continue
-            if other.machine != mine.machine:
-                apart.setdefault(_where(mine, other), []).append(peer)
-                continue
-            try:
-                name = other.door
-                self._handed[peer] = handover.exchange(self._mesh.identity, peer, name, own, self._deadline)
-            except OSError as error:
-                apart.setdefault(error.strerror or str(error), []).append(peer)
-        for why, ranks in apart.items():
-            logger.info(
-                "rank %d shares no memory with %s (%s): separate nodes", self._rank, ranks_text(ranks), why
-            )
-        return sorted(self._handed)
-
-    def take(self, mapped: set[tuple[int, int]]) -> None:
-        """Receives from the lower ranks; `mapped` has all (lower, higher) pairs that it worked for.
+    def call(self) -> int:
+        """Tries to join this rank's party, if it has joined none; returns the leader of the one that it is
+        in, or `NOBODY`.
 
         Raises:
-            TimedOut: one had said so and did not come.
+            Error: this process may not open enough files.
         """
-        for low, high in sorted(mapped):
-            if high != self._rank:
-                continue
-            sock = self._mesh.await_caller(handover.PURPOSE, low, self._deadline)
-            if sock is None:
-                raise TimedOut(
-                    f"init: rank {low} of {self._mesh.identity.size} handed over no memory after "
-                    f"{self._deadline.text()}"
-                )
-            with sock:
-                self._handed[low] = handover.take(sock, self._deadline)
+        party = next((party for party in self._parties if self._rank in party), None)
+        if party is None or self._leader != NOBODY:
+            return self._leader
+        _may_open(2 * handover.EACH * len(party) + SPARE_DESCRIPTORS)
+        leader, fabric = party[0], self._mesh.fabric
+        mine = handover.own(fabric.segment_fd, fabric.event_fd)
+        if leader == self._rank:
+            self._leader = leader
+            self._handed[leader] = mine
+            return leader
+        try:
+            door = self._entries[leader].door
+            self._line = handover.call(self._mesh.identity, leader, door, mine, self._deadline)
+            self._leader = leader
+        except OSError as error:
+            self._say_apart([leader], error.strerror or str(error))
+        finally:
+            mine.close()
+        return self._leader
 
-    def join(self, topology: Topology) -> None:
-        """Gives the fabric those that are on this rank's node."""
-        here = topology.node_of(self._rank)
-        for peer in [peer for peer in self._handed if topology.node_of(peer) == here]:
+    def settle(self, leaders: Sequence[int]) -> bool:
+        """Takes in what `call` returned on each rank. False while there are ranks for which to call again."""
+        left = []
+        for party in self._parties:
+            node = [rank for rank in party if leaders[rank] == party[0]]
+            self.nodes.append(node)
+            if rest := [rank for rank in party if rank not in node]:
+                left.append(rest)
+        self._parties = left
+        self.nodes.sort()
+        return not left
+
+    def share(self) -> None:
+        """Gives the fabric what all others of the node have handed over.
+
+        Raises:
+            PeerLost: a neighbour left, or was silent until the deadline.
+        """
+        node = next(node for node in self.nodes if self._rank in node)
+        try:
+            if self._line:
+                self._handed = handover.receive(self._line, len(node) - 1, self._deadline)
+            elif self._leader == self._rank:
+                self._say_others()
+                self._lead(node[1:])
+        except OSError as why:
+            whom = f"rank {self._leader}" if self._line else ranks_text(node[1:])
+            raise PeerLost(
+                f"init: rank {self._rank} of {self._mesh.identity.size} and {whom}, on one node, could not "
+                f"hand each other their memory within {self._deadline.text()}: {why}; do all still run?"
+            ) from None
+        for peer in [peer for peer in self._handed if peer != self._rank]:
             got = self._handed.pop(peer)
             self._mesh.fabric.add_shm(peer, got.segment_fd, got.event_fd, got.pidfd)
+
+    def _lead(self, others: list[int]) -> None:
+        lines: dict[int, socket.socket] = {}
+        try:
+            for rank in others:
+                line = self._mesh.await_caller(handover.PURPOSE, rank, self._deadline)
+                if line is None:
+                    raise TimeoutError(f"rank {rank} did not call")
+                lines[rank] = line
+                self._handed[rank] = handover.take(line, self._deadline)
+            most = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2
+            handover.hand_on(lines, self._handed, most, self._deadline)
+        finally:
+            for line in lines.values():
+                line.close()
+
+    def _say_others(self) -> None:
+        """That ranks of its label are elsewhere, by the leader of a node."""
+        mine = self._entries[self._rank]
+        apart: dict[str, list[int]] = {}
+        for other in self._entries:
+            if other.label == mine.label and other.machine != mine.machine:
+                apart.setdefault(_where(mine, other), []).append(other.rank)
+        for why, ranks in apart.items():
+            if ranks[-1] > self._rank:
+                self._say_apart([rank for rank in ranks if rank > self._rank], why)
+
+    def _say_apart(self, ranks: list[int], why: str) -> None:
+        logger.info(
+            "rank %d shares no memory with %s (%s): separate nodes", self._rank, ranks_text(ranks), why
+        )
+
+
+def _parties(entries: Sequence[Entry]) -> list[list[int]]:
+    found: dict[tuple[str, str], list[int]] = {}
+    for entry in entries:
+        found.setdefault((entry.label, entry.machine), []).append(entry.rank)
+    return list(found.values())
+
+
+def _may_open(more: int) -> None:
+    """Raises this process's soft limit on open files so far that it can open `more` descriptors."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = len(os.listdir("/proc/self/fd")) + more
+    if needed <= soft:
+        return
+    if needed > hard:
+        raise Error(
+            f"init: this process needs about {needed} open files to share memory with its neighbours, and "
+            f"may have {hard}: raise the hard limit (ulimit -Hn {needed}), or use more nodes with fewer ranks"
+        )
+    resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
 
 
 def _where(mine: Entry, other: Entry) -> str:

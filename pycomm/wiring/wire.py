@@ -7,6 +7,7 @@ import os
 import secrets
 import socket
 from dataclasses import dataclass
+from typing import Any
 
 from pycomm._C import Fabric
 from pycomm._version import __version__
@@ -61,7 +62,6 @@ def wire(bootstrap: Bootstrap, settings: Settings, deadline: Deadline) -> Wired:
     mesh: Mesh | None = None
     try:
         entries = _introduce(bootstrap, settings, name)
-        address_book.check_agreed(entries)
         networks = Networks(entries, bootstrap.rank)
         networks.listen()
         sockets += networks.listeners.all()
@@ -100,7 +100,7 @@ def _introduce(bootstrap: Bootstrap, settings: Settings, name: str) -> list[Entr
         host=socket.gethostname(),
         offer=offer(settings, interfaces(), bootstrap.address).packed(),
     )
-    return [address_book.unpack(payload) for payload in bootstrap.all_gather(entry.pack())]
+    return address_book.read(bootstrap.exchange(entry.pack(), address_book.merge))
 
 
 def _identity(bootstrap: Bootstrap, nonce: str) -> Identity:
@@ -114,21 +114,22 @@ def _meet(bootstrap: Bootstrap, mesh: Mesh, networks: Networks, deadline: Deadli
     """
     entries = networks.entries
     with neighbours.Neighbours(mesh, entries, deadline) as near:
-        said = {"mapped": near.hand_over(networks.group), "at": networks.listeners.published()}
-        answers = [json.loads(each) for each in bootstrap.all_gather(json.dumps(said).encode())]
+        said = {"leader": near.call(), "at": networks.listeners.published()}
+        answers = _exchange(bootstrap, said)
+        leaders = [answer["leader"] for answer in answers]
+        while not near.settle(leaders):
+            leaders = _exchange(bootstrap, near.call())
         reaches = [
             Reach.unpack(entry.machine, answer["at"]) for entry, answer in zip(entries, answers, strict=True)
         ]
         networks.choose(bootstrap, mesh.identity, reaches, deadline)
         mesh.know(networks.reaches, networks.unused())
-        mapped = {(low, high) for low, answer in enumerate(answers) for high in answer["mapped"]}
-        near.take(mapped)
-        node_list = _nodes(networks, mapped, bootstrap.rank)
-        topology = Topology(address_book.places(entries, node_list, networks.shares))
-        near.join(topology)
-    return topology
+        near.share()
+        return Topology(address_book.places(entries, near.nodes, networks.shares))
 
 
-def _nodes(networks: Networks, mapped: set[tuple[int, int]], rank: int) -> list[list[int]]:
-    shared = networks.entries[rank].door != ""
-    return address_book.nodes(networks.groups, mapped) if shared else sorted(networks.groups)
+def _exchange(bootstrap: Bootstrap, said: object) -> list[Any]:
+    """What each rank says, by rank."""
+    everything = bootstrap.exchange(json.dumps(said).encode(), lambda each: b"[" + b",".join(each) + b"]")
+    answers: list[Any] = json.loads(everything)
+    return answers
