@@ -148,7 +148,7 @@ class Pricer:
         if key not in self._priced:
             formula = LEAVES[survey.outline.phases[index].op][algorithm]
             works = [formula(each.shape, self._payload(each, channels)) for each in survey.demands[index]]
-            priced = [(work, price(work, self.profile)) for work in works]
+            priced = [(work, price(work, self.profile, channels)) for work in works]
             self._priced[key] = max(priced, key=lambda pair: pair[1].total_ps)
         return self._priced[key]
 

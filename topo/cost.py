@@ -14,6 +14,12 @@ from fractions import Fraction
 
 from pycomm.topo.profile import MEBI, Profile, Wire
 
+# Measured between four hosts, through switch ports of 200 Mbit/s with queues of 10 ms, relative to a ring,
+# where each port has one sender: recursive halving, whose channels hear from two, 1.13-1.23; pairwise
+# exchange, from up to three, 1.25; everybody at once, from three, 1.4-1.7. More were not measured.
+CONTENTION = Fraction(1, 5)  # for each further sender
+MOST_CONTENDING = 2  # further senders
+
 
 @dataclass(frozen=True)
 class Shape:
@@ -106,15 +112,41 @@ class Load:
 
 @dataclass(frozen=True)
 class Work:
-    """What a group does inside the nodes (near) and between them (far), there with `flows` ranks a NIC."""
+    """What a group does inside the nodes (near) and between them (far).
+
+    Attributes:
+        near: Inside.
+        far: Between.
+        flows: Ranks of one node that send through one NIC at a time.
+        senders: Ranks of other nodes that one rank hears from, one after another.
+        at_once: Of these, how many at a time.
+    """
 
     near: Load = Load()
     far: Load = Load()
     flows: Fraction | int = 0
+    senders: int = 1
+    at_once: int = 1
 
     def then(self, after: Work) -> Work:
-        """Both, one after the other."""
-        return Work(self.near + after.near, self.far + after.far, max(self.flows, after.flows))
+        """Both, one after the other, with the same senders."""
+        return Work(
+            self.near + after.near,
+            self.far + after.far,
+            max(self.flows, after.flows),
+            max(self.senders, after.senders),
+            max(self.at_once, after.at_once),
+        )
+
+    def contended(self, channels: int) -> Fraction:
+        """By what factor bytes between nodes take longer because senders meet at a switch's port.
+
+        Channels are at different steps, so that each may bring another sender. Where several senders share
+        the queue of one port, it overflows, and what is lost is sent again (A. Phanishayee et al.,
+        "Measurement and analysis of TCP throughput collapse in cluster-based storage systems", FAST 2008).
+        """
+        meeting = max(self.at_once, min(self.senders, channels))
+        return 1 + CONTENTION * min(meeting - 1, MOST_CONTENDING)
 
     def times(self, channels: int) -> Work:
         """So many of it."""
@@ -148,12 +180,15 @@ class Price:
         return self.near_ps + self.far_ps + self.idle_ps
 
 
-def price(work: Work, profile: Profile) -> Price:
-    """T = waits · alpha + messages · message + bytes · beta + reduced · gamma, summed over both wires."""
+def price(work: Work, profile: Profile, channels: int) -> Price:
+    """T = waits · alpha + messages · message + bytes · beta + reduced · gamma, summed over both wires;
+    between nodes beta is longer where senders meet.
+    """
+    flows = work.flows * work.contended(channels)
     return Price(
         work.near.busy_ps(profile.local, 1),
-        work.far.busy_ps(profile.network, work.flows),
-        work.near.idle_ps(profile.local, 1) + work.far.idle_ps(profile.network, work.flows),
+        work.far.busy_ps(profile.network, flows),
+        work.near.idle_ps(profile.local, 1) + work.far.idle_ps(profile.network, flows),
     )
 
 

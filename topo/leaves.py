@@ -54,7 +54,7 @@ def ring_reduce(shape: Shape, data: Payload) -> Work:
 
 def ring_all_to_all(shape: Shape, data: Payload) -> Work:
     """n-1 shifts of M/n bytes each: (n-1)/n M. Source: Thakur, pairwise exchange."""
-    return _all_pairs(shape, data.share * data.raw, 0)
+    return replace(_all_pairs(shape, data.share * data.raw, 0), at_once=1)
 
 
 # -- halving and doubling: partners at distances n/2 … 1 -------------------------------------------
@@ -69,7 +69,7 @@ def halving_reduce_scatter(shape: Shape, data: Payload) -> Work:
         moved = min(distance, shape.owners) * data.share
         work = work.then(_exchange(shape, distance, Load(1, 1, moved * width, moved * data.partial)))
         distance, width = distance // 2, data.partial
-    return work
+    return replace(work, senders=max(1, work.far.waits))
 
 
 def halving_all_gather(shape: Shape, data: Payload) -> Work:
@@ -79,7 +79,7 @@ def halving_all_gather(shape: Shape, data: Payload) -> Work:
         moved = min(distance, shape.owners) * data.share
         work = work.then(_exchange(shape, distance, Load(1, 1, moved * data.complete)))
         distance *= 2
-    return work
+    return replace(work, senders=max(1, work.far.waits))
 
 
 def halving_all_reduce(shape: Shape, data: Payload) -> Work:
@@ -120,7 +120,7 @@ def direct_all_reduce(shape: Shape, data: Payload) -> Work:
 
 def direct_broadcast(shape: Shape, data: Payload) -> Work:
     """One step; the root sends (n-1) M. Source: Pješivac-Grbović, linear."""
-    return _star(shape, data.elements * data.complete, 0)
+    return replace(_star(shape, data.elements * data.complete, 0), senders=1, at_once=1)
 
 
 def direct_reduce(shape: Shape, data: Payload) -> Work:
@@ -143,7 +143,8 @@ def tree_broadcast(shape: Shape, data: Payload) -> Work:
 
 def tree_reduce(shape: Shape, data: Payload) -> Work:
     """Binomial: ceil(log2 n) steps of M bytes, all of which the root receives. Source: Thakur."""
-    return _tree(shape, data.elements * _passed_on(shape, data), data.elements * data.partial)
+    work = _tree(shape, data.elements * _passed_on(shape, data), data.elements * data.partial)
+    return replace(work, senders=max(1, work.far.waits))
 
 
 def tree_all_reduce(shape: Shape, data: Payload) -> Work:
@@ -228,6 +229,8 @@ def _all_pairs(shape: Shape, moved: int, reduced: int) -> Work:
         Load(near, near, near * moved, near * reduced),
         Load(far, far, far * moved, far * reduced),
         shape.flows,
+        senders=max(1, far),
+        at_once=max(1, far),
     )
 
 
