@@ -26,7 +26,7 @@ def init(
 ) -> Communicator:
     """Meets the other ranks of the job and returns the communicator of all of them.
 
-    Without arguments the job is the one of the environment that `pycomm run` or torchrun has made;
+    Without arguments the job is the one of the environment that `pycomm run`, torchrun or srun has made;
     without that, too, it is this process alone.
 
     Args:
