@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 from collections.abc import Callable
 from pathlib import Path
+
+from pycomm.errors import Unsupported
+
+SPARE_FILES = 64  # open files for whatever else a process does
 
 
 def machine_id() -> str:
@@ -19,6 +24,25 @@ def machine_id() -> str:
 def kernel_of(machine: str) -> str:
     """The part of a machine's id that all processes on one kernel share, whatever their network."""
     return machine.partition("/")[0]
+
+
+def allow_open_files(more: int) -> None:
+    """Raises this process's soft limit on open files so far that it can open `more` of them, and
+    some to spare.
+
+    Raises:
+        Unsupported: the hard limit is lower.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = len(os.listdir("/proc/self/fd")) + more + SPARE_FILES
+    if needed <= soft:
+        return
+    if needed > hard:
+        raise Unsupported(
+            f"this process needs about {needed} open files and may have {hard}: raise the hard limit "
+            f"(ulimit -Hn {needed}), or have fewer ranks on this machine"
+        )
+    resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
 
 
 def usable_cpus() -> int:

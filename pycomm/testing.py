@@ -10,7 +10,7 @@ from pycomm import _C
 from pycomm.admission.deadline import Deadline
 from pycomm.communicator import Communicator
 from pycomm.errors import TimedOut, ranks_text
-from pycomm.machine import usable_cpus
+from pycomm.machine import allow_open_files, usable_cpus
 from pycomm.settings import Settings
 from pycomm.topo import Topology
 from pycomm.world import World
@@ -49,6 +49,7 @@ def threads(
     """
     topology = Topology.from_sizes([ranks]) if isinstance(ranks, int) else ranks
     size = topology.world_size
+    allow_open_files(size)  # an eventfd each
     results: dict[int, Result] = {}
     errors: list[BaseException] = []
 

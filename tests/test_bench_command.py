@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -117,10 +118,21 @@ def test_small_all_reduces_leak_nothing() -> None:
     assert "nothing leaked" in done.stdout
 
 
-def test_init_is_measured() -> None:
-    done = command("bench", "init", "--ranks", "4", "--rounds", "2")
+def test_init_is_measured(tmp_path: Path) -> None:
+    path = tmp_path / "json"
+    words = ("--ranks", "4,2", "--threads", "3", "--rounds", "2", "--json", str(path))
+    done = command("bench", "init", *words)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "4 ranks: median" in done.stdout
+    assert "4 processes: init" in done.stdout
+    found: list[dict[str, Any]] = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [(each["kind"], each["ranks"]) for each in found] == [
+        ("processes", 4),
+        ("processes", 2),
+        ("threads", 3),
+    ]
+    # Each of four ranks has a doorbell and a process of the other three, and few files of its own.
+    assert found[0]["open_files"] - found[0]["open_files_before"] - 2 * 3 in range(20)
+    assert all(len(each["init_s"]) == 2 and 1 <= each["endpoints"] < each["ranks"] for each in found)
 
 
 def test_an_unknown_measurement_lists_those_there_are() -> None:

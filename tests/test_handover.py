@@ -118,7 +118,7 @@ def test_the_soft_limit_on_open_files_is_raised_where_it_may(tmp_path: Path) -> 
 
 def test_the_hard_limit_is_told(tmp_path: Path) -> None:
     said = run(tmp_path, (64, 64, 0), (64, 64, 0))[0]
-    assert said.startswith("Error init: this process needs about ")
+    assert said.startswith("Unsupported this process needs about ")
     assert "may have 64: raise the hard limit (ulimit -Hn " in said
 
 

@@ -73,7 +73,8 @@ class Seats:
         self._callers[rank] = caller
         parent = self._parent_for(caller)
         self._parents[rank] = parent
-        inner = rank in self._free or (not self._flat and self._more_seats_for(caller))
+        listens = not self._flat and caller.at is not None
+        inner = rank in self._free or (listens and self._more_seats_for(caller))
         if inner:
             self._free.setdefault(rank, FANOUT)
         return Seat(parent, self._callers[parent].at if parent else None, inner)

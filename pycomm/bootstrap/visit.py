@@ -16,7 +16,7 @@ from pycomm.bootstrap.seats import FLAT, Address
 from pycomm.errors import Error
 
 DIAL_S = 1.0  # for one attempt at one address of rank 0; each round of them has more patience
-MOST_DIAL_S = 16.0
+MOST_DIAL_S = 4.0
 PARENT_DIAL_S = 5.0  # at a rank of which rank 0 says that it listens
 
 

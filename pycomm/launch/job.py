@@ -16,8 +16,10 @@ from typing import TextIO
 from pycomm.admission.deadline import Deadline
 from pycomm.errors import InvalidArgument, ranks_text
 from pycomm.launch.child import Child, Start
+from pycomm.machine import allow_open_files
 
 GRACE_S = 3.0  # from the request to end to the kill
+FILES = 3  # open files for a child
 DRAIN_S = 0.5  # for output that outlives its rank, as of a grandchild
 TIMED_OUT = 124  # like timeout(1)
 COLOURS = (36, 33, 32, 35, 34, 96, 93, 92)  # ANSI
@@ -76,6 +78,7 @@ class Job:
         return self._status()
 
     def _start(self) -> None:
+        allow_open_files(len(self._environments) * FILES)
         for rank, (environment, start) in enumerate(zip(self._environments, self._starts, strict=True)):
             try:
                 child = Child(rank, self._command, environment, start)

@@ -6,21 +6,19 @@ it lets in are a node, and the others are a party of their own in the next round
 
 from __future__ import annotations
 
-import os
 import resource
 import socket
 from collections.abc import Sequence
 
 from pycomm.admission.deadline import Deadline
-from pycomm.errors import Error, PeerLost, ranks_text
+from pycomm.errors import PeerLost, ranks_text
 from pycomm.log import logger
-from pycomm.machine import kernel_of
+from pycomm.machine import allow_open_files, kernel_of
 from pycomm.wiring import handover
 from pycomm.wiring.address_book import Entry, labelled
 from pycomm.wiring.mesh import Mesh
 
 NOBODY = -1
-SPARE_DESCRIPTORS = 64  # for whatever else the process opens
 
 
 class Neighbours:
@@ -56,12 +54,12 @@ class Neighbours:
         in, or `NOBODY`.
 
         Raises:
-            Error: this process may not open enough files.
+            Unsupported: this process may not open enough files.
         """
         party = next((party for party in self._parties if self._rank in party), None)
         if party is None or self._leader != NOBODY:
             return self._leader
-        _may_open(2 * handover.EACH * len(party) + SPARE_DESCRIPTORS)
+        allow_open_files(2 * handover.EACH * len(party))
         leader, fabric = party[0], self._mesh.fabric
         mine = handover.own(fabric.segment_fd, fabric.event_fd)
         if leader == self._rank:
@@ -150,20 +148,6 @@ def _parties(entries: Sequence[Entry]) -> list[list[int]]:
     for entry in entries:
         found.setdefault((entry.label, entry.machine), []).append(entry.rank)
     return list(found.values())
-
-
-def _may_open(more: int) -> None:
-    """Raises this process's soft limit on open files so far that it can open `more` descriptors."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    needed = len(os.listdir("/proc/self/fd")) + more
-    if needed <= soft:
-        return
-    if needed > hard:
-        raise Error(
-            f"init: this process needs about {needed} open files to share memory with its neighbours, and "
-            f"may have {hard}: raise the hard limit (ulimit -Hn {needed}), or use more nodes with fewer ranks"
-        )
-    resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
 
 
 def _where(mine: Entry, other: Entry) -> str:
