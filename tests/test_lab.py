@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from pycomm.errors import InvalidArgument
+from pycomm.errors import InvalidArgument, Unsupported
 from pycomm.lab import Counters, Lab, LabHost, check, why_not
 from pycomm.lab.job import job, ranks
 from pycomm.lab.rates import parse_rate, rate_text
@@ -65,6 +65,13 @@ lab.hosts[0].popen(["sh", "-c", f"setsid sleep {sys.argv[1]} &"]).wait()
 print(lab._holder.pid, flush=True)
 time.sleep(60)
 """
+COMMANDS = """
+import shlex, sys
+from pycomm.cli import main
+for command in sys.argv[1:]:
+    print(main(["lab", *shlex.split(command)]))
+    print("====")
+"""
 ROOT = Path(__file__).parent.parent
 
 
@@ -84,6 +91,16 @@ def output(host: LabHost, *command: str, **options: Any) -> str:
         text = process.communicate(timeout=20)[0]
     assert process.returncode == 0
     return str(text).strip()
+
+
+def test_without_root_it_is_refused() -> None:
+    os.seteuid(65534)
+    try:
+        for attempt in (Lab, Lab.find):
+            with pytest.raises(Unsupported, match="need root"):
+                attempt()
+    finally:
+        os.seteuid(0)
 
 
 def send(lab: Lab, source: tuple[int, int], target: tuple[int, int], size: int = BYTES) -> Counters:
@@ -292,31 +309,39 @@ def test_kill_9_leaves_nothing(victim: str) -> None:
     assert not [name for name in added if re.fullmatch(r"(nic|leaf|up|down)\d+|h\d+(m|r\d+)|mgmt", name)]
 
 
-def pycomm(host: LabHost, *words: str) -> tuple[int, str]:
-    """Exit status and all output of `pycomm lab …` in a host, where a lab of its own is no one else's."""
-    command = [sys.executable, "-m", "pycomm", "lab", *words]
+def pycomm(host: LabHost, *commands: str) -> list[str]:
+    """What each `pycomm lab …` says, and its exit status; in a host, where it meets no other lab."""
+    program = [sys.executable, "-u", "-c", COMMANDS, *commands]
     with host.popen(
-        command, text=True, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        program, text=True, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     ) as process:
-        text = process.communicate(timeout=40)[0]
-    return process.returncode, text
+        text = process.communicate(timeout=60)[0]
+    return str(text).split("====\n")[:-1]
 
 
 def test_the_command_from_up_to_down(lab: Lab) -> None:
     host = lab.hosts[0]
-    status, text = pycomm(host, "up", "--rails", "2,1", "--rate", "100mbit", "--spine", "1gbit")
-    assert status == 0
-    assert [word for word in ("h0", "h1", "100 Mbit/s", "1 Gbit/s", "TCP") if word not in text] == []
-    assert pycomm(host, "up")[1] == "pycomm lab: a lab is up already: `pycomm lab down` removes it\n"
-    assert pycomm(host, "exec", "h1", "--", "sh", "-c", "hostname; exit 7") == (7, "h1\n")
-    status, text = pycomm(host, "run", "--", "sh", "-c", "echo $RANK $LOCAL_RANK $MASTER_ADDR `hostname`")
+    up, again = pycomm(host, "up --rails 2,1 --rate 100mbit --spine 1gbit", "up")
+    assert up.endswith("\n0\n")
+    assert [word for word in ("h0", "h1", "100 Mbit/s", "1 Gbit/s", "TCP") if word not in up] == []
+    assert again == "pycomm lab: a lab is up already: `pycomm lab down` removes it\n2\n"
+    # Other processes find it.
+    inside, job, fault, counters = pycomm(
+        host,
+        "exec h1 -- sh -c 'hostname; exit 7'",
+        "run -- sh -c 'echo $RANK $LOCAL_RANK $MASTER_ADDR `hostname`'",
+        "fault cut h1 0",
+        "counters --json",
+    )
+    assert inside == "h1\n7\n"
     places = ["0 0 10.76.0.1 h0", "1 1 10.76.0.1 h0", "2 0 10.76.0.1 h1"]
-    assert (status, sorted(text.splitlines())) == (0, [f"[{place[0]}] {place}" for place in places])
-    assert pycomm(host, "fault", "cut", "h1", "0") == (0, "")
-    counters = json.loads(pycomm(host, "counters", "--json")[1])
-    assert [len(sent) for sent in counters["sent"]] == [2, 1]
-    assert pycomm(host, "down") == (0, "the lab is gone\n")
-    assert pycomm(host, "counters") == (2, "pycomm lab: no lab is up: start one with `pycomm lab up`\n")
+    assert sorted(job.splitlines()) == ["0", *(f"[{place[0]}] {place}" for place in places)]
+    assert fault == "0\n"
+    assert [len(sent) for sent in json.loads(counters.splitlines()[0])["sent"]] == [2, 1]
+    assert pycomm(host, "down", "counters") == [
+        "the lab is gone\n0\n",
+        "pycomm lab: no lab is up: start one with `pycomm lab up`\n2\n",
+    ]
 
 
 def test_check_measures_what_was_built(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:

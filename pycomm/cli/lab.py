@@ -27,6 +27,8 @@ HELP = (
     "and runs jobs on them. As root. A lab stays from `up` to `down`; nothing else of the machine is touched."
 )
 
+DEFAULT_HOSTS = 4
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's own commands."""
@@ -46,7 +48,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_up(up: argparse.ArgumentParser) -> None:
-    up.add_argument("--hosts", type=int, metavar="N", help="how many hosts (4, or as many as --rails lists)")
+    up.add_argument(
+        "--hosts",
+        type=int,
+        metavar="N",
+        help=f"how many hosts ({DEFAULT_HOSTS}, or as many as --rails lists)",
+    )
     up.add_argument(
         "--rails", default="2", metavar="R", help="NICs of every host, or of each, such as 2,2,1 (2)"
     )
@@ -88,7 +95,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _up(arguments: argparse.Namespace) -> int:
     rails = _numbers("--rails", arguments.rails)
-    hosts = arguments.hosts or (len(rails) if len(rails) > 1 else 4)
+    hosts = arguments.hosts
+    if hosts is None:
+        hosts = len(rails) if len(rails) > 1 else DEFAULT_HOSTS
     rate = parse_rate(arguments.rate)
     spine = parse_rate(arguments.spine) if arguments.spine else None
     layout = Layout.of(hosts, rails if len(rails) > 1 else rails[0], rate, spine)

@@ -7,7 +7,9 @@ from collections.abc import Callable
 from pycomm.lab import layout
 from pycomm.lab.layout import Layout
 
-GSO_BYTES = 32768  # a token bucket passes whole segments: with 64 KiB ones a slow link is idle, then bursts
+# With smaller segments (8, 16 KiB) or longer queues (25, 30 ms), flows that leave one NIC of 50 or 200 Mbit/s
+# share it less evenly; the NIC is full with any of them.
+GSO_BYTES = 32768  # the most that TCP hands over at once; a slow link would idle between larger ones
 LEAST_BURST_BYTES = 32 * 1024
 BURST_S = 0.0015  # of the rate: a timer tick must not leave the bucket full
 QUEUE_S = 0.010  # of the rate: the switch's buffer, beyond the burst
