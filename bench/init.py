@@ -134,7 +134,9 @@ def as_threads(ranks: int, rounds: int) -> Joined:
         check(comm)
         marks.append(time.perf_counter())
         comm.barrier()
-        return [*marks, endpoints(comm), open_files(), memory_bytes() if comm.rank == 0 else 0]
+        held = [open_files(), memory_bytes()] if comm.rank == 0 else [0, 0]  # to look at it opens files, too
+        comm.barrier()
+        return [*marks, endpoints(comm), *held]
 
     times: list[list[float]] = []
     held = np.zeros(3)

@@ -50,7 +50,7 @@ def merge(payloads: list[bytes]) -> bytes:
     check_agreed(entries)
     values: dict[str, int] = {}
     rows = [
-        [values.setdefault(json.dumps(value), len(values)) for value in asdict(entry).values()]
+        [values.setdefault(json.dumps(value), len(values)) for value in vars(entry).values()]
         for entry in entries
     ]
     return json.dumps({"values": list(values), "rows": rows}, separators=(",", ":")).encode()

@@ -101,21 +101,23 @@ def hand_on(
     at a time. Raises ConnectionError, TimeoutError.
     """
     ranks = sorted(handed)
+    files = {rank: handed[rank].descriptors() for rank in ranks}
+    heads = {rank: WHOSE.pack(rank, len(files[rank])) for rank in ranks}
     size = MOST_DESCRIPTORS // EACH
     waiting: deque[tuple[socket.socket, int]] = deque()
     under_way = 0
     for start in range(0, len(ranks), size):
         for to, line in lines.items():
             batch = [rank for rank in ranks[start : start + size] if rank != to]
-            descriptors = [each for rank in batch for each in handed[rank].descriptors()]
+            if not batch:
+                continue
+            descriptors = [each for rank in batch for each in files[rank]]
             while waiting and under_way + len(descriptors) > most:
                 under_way -= _acknowledged(waiting, deadline)
-            whose = b"".join(WHOSE.pack(rank, len(handed[rank].descriptors())) for rank in batch)
-            if batch:
-                while not _sent(line, whose, descriptors, deadline):
-                    under_way -= _acknowledged(waiting, deadline)
-                waiting.append((line, len(descriptors)))
-                under_way += len(descriptors)
+            while not _sent(line, b"".join(map(heads.__getitem__, batch)), descriptors, deadline):
+                under_way -= _acknowledged(waiting, deadline)
+            waiting.append((line, len(descriptors)))
+            under_way += len(descriptors)
         while waiting:
             under_way -= _acknowledged(waiting, deadline)
 
