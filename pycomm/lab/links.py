@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pycomm.lab import layout
 from pycomm.lab.layout import Layout
 
-# With smaller segments (8, 16 KiB) or longer queues (25, 30 ms), flows that leave one NIC of 50 or 200 Mbit/s
-# share it less evenly; the NIC is full with any of them.
+# In a few runs on a busy machine, three flows that left one NIC of 200 Mbit/s shared it less evenly with 8 or
+# 16 KiB; at 50 Mbit/s the shares were uneven, up to ten to one, with most sizes. The NIC was always full.
 GSO_BYTES = 32768  # the most that TCP hands over at once; a slow link would idle between larger ones
 LEAST_BURST_BYTES = 32 * 1024
 BURST_S = 0.0015  # of the rate: a timer tick must not leave the bucket full
