@@ -7,8 +7,7 @@ import sys
 
 import pytest
 
-from pycomm.errors import Error
-from pycomm.lab import Lab
+from pycomm.lab import Lab, why_not
 
 PROGRAM = """
 import json, numpy, pycomm
@@ -45,16 +44,6 @@ with pycomm.init(timeout_s=60) as comm:
         "text": plan.explain(),
     }))
 """
-
-
-def why_not() -> str:
-    if os.geteuid() != 0:
-        return "a lab needs root"
-    try:
-        Lab(1, 1).close()
-    except Error as why:
-        return str(why)
-    return ""
 
 
 WHY_NOT = why_not()
