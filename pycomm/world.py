@@ -68,6 +68,7 @@ class World:
         spin_s = 0.0 if self.crowded else limits.spin_s
         weakref.finalize(self, _abandon, self.connections, self.pid)
         self.fabric.set_waiting(*(round(seconds * 1e9) for seconds in (spin_s, limits.yield_s, limits.nap_s)))
+        self.fabric.set_single_copy(limits.single_copy_bytes)
 
     def labels(self, ranks: Sequence[int]) -> list[str]:
         """How messages call the members of a communicator, such as "rank 5 (node1, pid 812)"."""

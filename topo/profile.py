@@ -74,6 +74,8 @@ class Limits:
 
     Attributes:
         slice_bytes: The most bytes that the executor streams at a time.
+        single_copy_bytes: From this size on a message stays in its sender's memory, for a receiver on the
+            same node to copy from there. Smaller ones are copied twice, through shared memory.
         spin_s: How long a wait spins where every rank of the node has a core. Where not, it never spins.
         yield_s: How long a wait then yields the core before it sleeps.
         nap_s: The longest sleep between two looks at the deadline and at the peers' lives.
@@ -81,6 +83,7 @@ class Limits:
     """
 
     slice_bytes: int = 128 * 1024
+    single_copy_bytes: int = 768 * 1024
     spin_s: float = 20e-6
     yield_s: float = 100e-6
     nap_s: float = 20e-3
@@ -90,10 +93,12 @@ class Limits:
         """Refuse limits that nothing could run with.
 
         Raises:
-            ValueError: For a slice without a cache line, a negative time, or no stream or too many.
+            ValueError: For a slice or a single copy without a cache line, a negative time, or no stream or too
+                many.
         """
-        if self.slice_bytes < 64:
-            raise ValueError(f"slice_bytes is at least 64, one cache line, not {self.slice_bytes}")
+        for name in ("slice_bytes", "single_copy_bytes"):
+            if getattr(self, name) < 64:
+                raise ValueError(f"{name} is at least 64, one cache line, not {getattr(self, name)}")
         if not isinstance(self.streams, int) or not 1 <= self.streams <= MAX_STREAMS:
             raise ValueError(f"streams is a number from 1 to {MAX_STREAMS}, not {self.streams!r}")
         for name in ("spin_s", "yield_s", "nap_s"):
@@ -104,8 +109,10 @@ class Limits:
 # Medians on a two-core virtual machine (AVX-512, 11 GB/s copies that miss every cache), which other machines
 # replace.
 DEFAULT_SOURCE = "defaults: a two-core virtual machine, TCP over loopback"
-# Inside a node. alpha: one way of a cache line, 75-260 ns. message: a slot's header and counter. beta: a copy
-# of 256 MiB, 11.4 GB/s. gamma: a += b on 256 KiB of float32 that are in the cache, 29 GB/s.
+# Inside a node. alpha: one way of a cache line, 75-260 ns. message: a slot's header and counter. beta: one copy
+# of 256 MiB, 11.4 GB/s: large messages are copied once (process_vm_readv; all-reduce of 2 ... 64 MiB on two
+# ranks 1.1-1.5 times as fast as with two copies, break-even at messages of 0.5-1 MiB), and small ones twice, but
+# in the cache. gamma: a += b on 256 KiB of float32 that are in the cache, 29 GB/s.
 DEFAULT_SHM = Wire(alpha=250e-9, message=50e-9, beta=1 / 11.4e9, gamma=1 / 29e9)
 # Between nodes. alpha: 8 B one way with a receiver that sleeps, 16-19 us. message: the same with one that
 # spins, 3.8 us, is system calls. beta: 64 MiB, 2.6-3.2 GB/s. gamma: what arrived is read once more, from

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <set>
 #include <stdexcept>
 #include <utility>
 
@@ -59,6 +60,9 @@ void Bound::find_links() {
       }
   std::sort(links_.begin(), links_.end());
   links_.erase(std::unique(links_.begin(), links_.end()), links_.end());
+  std::set<int> peers;
+  for (const auto& link : links_) peers.insert(link.second);
+  peers_ = peers.size();
 }
 
 std::uint32_t Bound::element_bytes(Form form) const {

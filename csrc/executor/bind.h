@@ -62,6 +62,8 @@ class Bound {
   const std::vector<std::vector<BoundStep>>& channels() const { return channels_; }
   // The (channel, peer) pairs that it exchanges messages over.
   const std::vector<std::pair<int, int>>& links() const { return links_; }
+  // The ranks among them.
+  std::size_t peers() const { return peers_; }
   const Extent& extent(std::uint32_t index) const { return extents_[index]; }
   std::uint64_t input_bytes() const;
   std::uint64_t output_bytes() const;
@@ -89,6 +91,7 @@ class Bound {
   std::vector<std::vector<BoundStep>> channels_;
   std::vector<Extent> extents_;
   std::vector<std::pair<int, int>> links_;
+  std::size_t peers_ = 0;
   std::array<std::uint64_t, kAreas> scratch_ = {};
   std::array<bool, kAreas> used_ = {};
   bool receives_ = false;

@@ -11,13 +11,14 @@ constexpr std::size_t kTileBytes = 8192;  // sums that are divided at once pass 
 }  // namespace
 
 void Channel::reset(const Bound& bound, std::size_t index, const Areas& areas,
-                    const std::vector<Lane*>& lanes, const Envelope& call, std::uint64_t slice_bytes) {
+                    const std::vector<Lane*>& lanes, const Envelope& call, const Streaming& streaming) {
   bound_ = &bound;
   areas_ = &areas;
   steps_ = &bound.channels()[index];
   lanes_ = &lanes;
   call_ = call;
-  slice_bytes_ = slice_bytes;
+  slice_bytes_ = streaming.slice_bytes;
+  lends_ = streaming.lends;
   step_ = 0;
   started_ = false;
   sends_.clear();
@@ -203,8 +204,9 @@ bool Channel::push(Send& send) {
     send.begun = moved = true;
   }
   while (send.pushed < ready && send.pushed - before < slice_bytes_) {
-    const std::size_t pushed =
-        to.push(send.from.at(), std::min({send.from.run(), ready - send.pushed, slice_bytes_}));
+    const std::uint64_t run = std::min(send.from.run(), ready - send.pushed);
+    std::size_t pushed = lends_ ? to.lend(send.from.at(), run) : 0;
+    if (pushed == 0) pushed = to.push(send.from.at(), std::min(run, slice_bytes_));
     if (pushed == 0) break;
     send.from.advance(pushed);
     send.pushed += pushed;

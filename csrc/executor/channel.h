@@ -16,11 +16,17 @@ struct UnlikeMessage {
   int peer;  // rank in the communicator
 };
 
+// How the bytes of one call move.
+struct Streaming {
+  std::uint64_t slice_bytes = 0;  // the most at a time
+  bool lends = true;              // receivers may read large messages in this rank's memory
+};
+
 class Channel {
  public:
   // `lanes` by peer rank in the communicator. All references outlive the channel's run.
   void reset(const Bound& bound, std::size_t index, const Areas& areas, const std::vector<Lane*>& lanes,
-             const Envelope& call, std::uint64_t slice_bytes);
+             const Envelope& call, const Streaming& streaming);
 
   // Moves what can move now, at most about one slice. True if anything moved. Throws UnlikeMessage.
   bool advance();
@@ -62,6 +68,7 @@ class Channel {
   const std::vector<Lane*>* lanes_ = nullptr;
   Envelope call_;
   std::uint64_t slice_bytes_ = 0;
+  bool lends_ = true;
   std::uint64_t budget_ = 0;  // bytes that this advance may still move
 
   std::size_t step_ = 0;

@@ -165,8 +165,15 @@ void Communicator::begin(Operation& operation) {
   watch_.announce(operation.call_);
   if (!order.bound->receives()) watch_.compare(operation.call_);
   const Envelope envelope{operation.call_.fingerprint, operation.call_.sequence, 0};
-  execution_.begin(*order.bound, order.input, order.output, lanes_, envelope, slice_bytes_);
+  const Streaming streaming{slice_bytes_, !has_time_to_copy(*order.bound)};
+  execution_.begin(*order.bound, order.input, order.output, lanes_, envelope, streaming);
   operation.begun_ = true;
+}
+
+// A rank that only sends, and to one peer, would wait while that peer copies: on a core of its own it does
+// half of the work instead. Any other is better off with half of the copies.
+bool Communicator::has_time_to_copy(const Bound& bound) const {
+  return !bound.receives() && bound.peers() == 1 && members_.fabric->waiter().spins();
 }
 
 void Communicator::find_lanes(const Bound& bound) {
@@ -198,6 +205,10 @@ void Communicator::finish(Operation& operation, std::exception_ptr error) {
 
 void Communicator::fail_all(const std::exception_ptr& error) {
   if (!broken_) broken_ = error;
+  // The callers get their memory back: no peer may take what they now write there for what was sent.
+  for (const auto& channel : lanes_)
+    for (Lane* lane : channel)
+      if (lane != nullptr) lane->recall();
   while (!queue_.empty()) {
     const auto operation = queue_.front();
     finish(*operation, error);

@@ -80,6 +80,7 @@ class Communicator {
   void check_usable() const;
   bool drive_front();
   void begin(Operation& operation);
+  bool has_time_to_copy(const Bound& bound) const;
   void look_at_front();
   void finish(Operation& operation, std::exception_ptr error);
   void fail_all(const std::exception_ptr& error);

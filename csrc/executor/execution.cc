@@ -26,7 +26,7 @@ std::byte* Scratch::need(std::uint64_t bytes) {
 
 void Execution::begin(const Bound& bound, const std::byte* input, std::byte* output,
                       const std::vector<std::vector<Lane*>>& lanes, const Envelope& call,
-                      std::uint64_t slice_bytes) {
+                      const Streaming& streaming) {
   // The input is never written: only steps of `place` read it.
   areas_[static_cast<std::size_t>(Area::kIn)] = const_cast<std::byte*>(input);
   areas_[static_cast<std::size_t>(Area::kOut)] = output;
@@ -36,7 +36,7 @@ void Execution::begin(const Bound& bound, const std::byte* input, std::byte* out
   }
   active_ = bound.channels().size();
   if (channels_.size() < active_) channels_.resize(active_);
-  for (std::size_t c = 0; c < active_; ++c) channels_[c].reset(bound, c, areas_, lanes[c], call, slice_bytes);
+  for (std::size_t c = 0; c < active_; ++c) channels_[c].reset(bound, c, areas_, lanes[c], call, streaming);
 }
 
 bool Execution::advance() {

@@ -28,7 +28,7 @@ class Execution {
   // `lanes[channel][peer]` holds at least what the program's links name. Input and output may be the same
   // memory where the collective allows it in place. Everything outlives the run.
   void begin(const Bound& bound, const std::byte* input, std::byte* output,
-             const std::vector<std::vector<Lane*>>& lanes, const Envelope& call, std::uint64_t slice_bytes);
+             const std::vector<std::vector<Lane*>>& lanes, const Envelope& call, const Streaming& streaming);
   // Moves what can move now, the lowest channel first, and begins with it again after each slice. True if
   // anything moved. Throws UnlikeMessage and whatever lanes throw.
   bool advance();

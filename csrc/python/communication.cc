@@ -192,7 +192,16 @@ void bind_fabric(py::module_& m) {
             using std::chrono::nanoseconds;
             f.fabric->waiter().set_limits({nanoseconds(spin_ns), nanoseconds(yield_ns), nanoseconds(nap_ns)});
           },
-          py::arg("spin_ns"), py::arg("yield_ns"), py::arg("nap_ns"));
+          py::arg("spin_ns"), py::arg("yield_ns"), py::arg("nap_ns"))
+      .def(
+          "set_single_copy",
+          [](PyFabric& f, std::uint64_t least_bytes) { f.fabric->set_single_copy(least_bytes); },
+          py::arg("least_bytes"),
+          "Pieces of messages from this size on are read by peers of this node out of this rank's memory.")
+      .def(
+          "why_not_single_copy",
+          [](PyFabric& f, int peer) { return f.fabric->why_not_single_copy(peer); }, py::arg("peer"),
+          "Why this rank cannot read the memory of a peer on its node; empty where it can.");
   m.def(
       "memory_fabrics",
       [](int size) {

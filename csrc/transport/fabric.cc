@@ -33,7 +33,9 @@ Fabric::Fabric(int rank, int size, std::shared_ptr<Segment> segment)
       waiter_(segment_->control().doorbell, event_fd_->get()),
       peer_segments_(static_cast<std::size_t>(size)),
       endpoints_(static_cast<std::size_t>(size)),
-      driven_(static_cast<std::size_t>(size)) {}
+      driven_(static_cast<std::size_t>(size)) {
+  segment_->control().token = token_.place();
+}
 
 std::vector<std::shared_ptr<Fabric>> Fabric::in_memory(int size) {
   std::vector<std::shared_ptr<Fabric>> fabrics;
@@ -62,28 +64,36 @@ void Fabric::require_free(int peer) const {
 }
 
 void Fabric::add_shm(int peer, int segment_fd, int event_fd, int pidfd) {
-  ShmPeer how{peer, nullptr, std::make_shared<const Descriptor>(event_fd), Descriptor(pidfd)};
+  ShmPeer how{peer, nullptr, std::make_shared<const Descriptor>(event_fd), Descriptor(pidfd), {}};
   how.segment = Segment::map(segment_fd);
   if (const int owner = how.segment->control().rank; owner != peer) {
     throw SegmentError("rank " + std::to_string(peer) + " handed over the segment of rank " +
                        std::to_string(owner));
   }
-  std::lock_guard lock(mutex_);
-  require_free(peer);
-  const auto at = static_cast<std::size_t>(peer);
-  peer_segments_[at] = how.segment;
-  endpoints_[at] = std::make_unique<ShmEndpoint>(rank_, lanes_, std::move(how), "shm");
+  how.memory = PeerMemory::of_process(pidfd, how.segment->control().token);
+  add_neighbour(std::move(how), "shm");
 }
 
 // The peer's segment is mapped once for both, so that tools which follow addresses see that the ranks share
 // it; so is its eventfd open once, or n ranks would need n * n descriptors.
 void Fabric::add_thread(int peer, const Fabric& other) {
-  ShmPeer how{peer, other.segment_, other.event_fd_, Descriptor()};
+  add_neighbour({peer, other.segment_, other.event_fd_, Descriptor(), PeerMemory::same_process()}, "memory");
+}
+
+void Fabric::add_neighbour(ShmPeer&& how, const char* transport) {
+  const int peer = how.rank;
   std::lock_guard lock(mutex_);
   require_free(peer);
   const auto at = static_cast<std::size_t>(peer);
   peer_segments_[at] = how.segment;
-  endpoints_[at] = std::make_unique<ShmEndpoint>(rank_, lanes_, std::move(how), "memory");
+  auto* readable = segment_->control().readable(peer);
+  if (readable != nullptr) readable->store(how.memory.readable(), std::memory_order_release);
+  endpoints_[at] = std::make_unique<ShmEndpoint>(rank_, lanes_, lending_, std::move(how), transport);
+}
+
+std::string Fabric::why_not_single_copy(int peer) {
+  const auto* neighbour = dynamic_cast<ShmEndpoint*>(&endpoint(peer));
+  return neighbour == nullptr ? "it is on another node" : neighbour->memory().why_not();
 }
 
 void Fabric::add_tcp(int peer, const std::vector<int>& socket_fds) {

@@ -5,15 +5,20 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <vector>
 
 #include "transport/descriptor.h"
 #include "transport/endpoint.h"
 #include "transport/shm/directory.h"
+#include "transport/shm/lending.h"
+#include "transport/shm/peer_memory.h"
 #include "transport/shm/segment.h"
 #include "transport/wait.h"
 
 namespace pycomm {
+
+struct ShmPeer;
 
 // Thread-safe. After a fork only the parent may use it.
 class Fabric {
@@ -41,6 +46,11 @@ class Fabric {
   bool connected(int peer) const;
   // Throws std::logic_error when there is none: connections are made when a plan is.
   Endpoint& endpoint(int peer);
+  // From how many bytes on a message to a peer on this node stays in the sender's memory, for the receiver to
+  // copy from there, where it can. Before it is set, all are copied through shared memory.
+  void set_single_copy(std::uint64_t least_bytes) { lending_.least_bytes = least_bytes; }
+  // Why this rank cannot read the memory of a peer on this node, for people; empty where it can.
+  std::string why_not_single_copy(int peer);
   Counters counters(int peer) { return endpoint(peer).counters(); }
   std::vector<LinkState> links(int peer) { return endpoint(peer).links(); }
 
@@ -68,12 +78,15 @@ class Fabric {
   void require_free(int peer) const;
   void add_thread(int peer, const Fabric& other);
   bool drive(Driven& driven);
+  void add_neighbour(ShmPeer&& how, const char* transport);
   std::vector<Endpoint*> all() const;
 
   const int rank_;
+  const MemoryToken token_;
   const std::shared_ptr<const Descriptor> event_fd_;
   const std::shared_ptr<Segment> segment_;
   LaneStore lanes_;
+  Lending lending_;
   Waiter waiter_;
   mutable std::mutex mutex_;                             // of the two lists that follow
   std::vector<std::shared_ptr<Segment>> peer_segments_;  // by peer, like the next; null where there is none

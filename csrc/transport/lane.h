@@ -28,7 +28,13 @@ class Lane {
   virtual bool begin(const Envelope& envelope) = 0;
   // Accepts up to `bytes` of the begun message's payload and returns how many; 0 while there is no credit.
   virtual std::size_t push(const std::byte* data, std::size_t bytes) = 0;
-  // True when the transport no longer reads any pushed byte from the caller's memory (its span may be
+  // Accepts bytes of the begun message as `push` does, but leaves them where they are for the peer to read
+  // there; returns how many. 0 where that cannot be, or is not worth it: push them.
+  virtual std::size_t lend(const std::byte*, std::size_t) { return 0; }
+  // Takes back whatever was lent, for a call that has failed: once this returns, the peer uses no byte that
+  // it has not read yet. Nothing more is sent on this lane.
+  virtual void recall() {}
+  // True when the transport no longer reads any byte from the caller's memory (its span may be
   // overwritten).
   virtual bool released() = 0;
 

@@ -40,6 +40,8 @@ class Waiter {
   Waiter& operator=(const Waiter&) = delete;
 
   void set_limits(const WaitLimits& limits);
+  // Whether waits spin: only where there is a core for each local rank.
+  bool spins() const { return spin_.load(std::memory_order_relaxed) > 0; }
   // Sockets join the set of what ends a sleep. With none, sleep is on the futex. Throws std::system_error.
   void add_descriptor(int fd);
   void remove_descriptor(int fd);

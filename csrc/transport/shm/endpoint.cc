@@ -13,12 +13,15 @@ namespace pycomm {
 // Both directions of one channel.
 class ShmLane final : public Lane {
  public:
-  ShmLane(LaneStore& own, const LaneKey& sent, Segment& peer, const LaneKey& received, const PeerBell& bell)
-      : out(own, sent, bell), in(peer, received, sent.receiver, bell) {}
+  ShmLane(int self, LaneStore& own, Lending& lending, const ShmPeer& peer, LaneKey key)
+      : out(own, to(key, peer.rank), bell(peer), lending, borrower(self, peer)),
+        in(*peer.segment, to(key, self), peer.rank, bell(peer), peer.memory, lending.tiles) {}
 
   bool begin(const Envelope& envelope) override { return out.begin(envelope); }
   std::size_t push(const std::byte* data, std::size_t bytes) override { return out.push(data, bytes); }
-  bool released() override { return true; }  // pushed bytes were copied
+  std::size_t lend(const std::byte* data, std::size_t bytes) override { return out.lend(data, bytes); }
+  bool released() override { return out.released(); }
+  void recall() override { out.recall(); }
 
   const Envelope* head() override { return in.head(); }
   std::span<const std::byte> peek() override { return in.peek(); }
@@ -35,10 +38,19 @@ class ShmLane final : public Lane {
 
   Outgoing out;
   Incoming in;
+
+ private:
+  static LaneKey to(LaneKey key, int receiver) { return {key.communicator, key.channel, receiver}; }
+  static PeerBell bell(const ShmPeer& peer) {
+    return {&peer.segment->control().doorbell, peer.event_fd->get()};
+  }
+  static Borrower borrower(int self, const ShmPeer& peer) {
+    return {peer.segment->control().readable(self), peer.memory.is_own()};
+  }
 };
 
-ShmEndpoint::ShmEndpoint(int self, LaneStore& own, ShmPeer peer, const char* transport)
-    : self_(self), own_(own), peer_(std::move(peer)), transport_(transport) {}
+ShmEndpoint::ShmEndpoint(int self, LaneStore& own, Lending& lending, ShmPeer peer, const char* transport)
+    : self_(self), own_(own), lending_(lending), peer_(std::move(peer)), transport_(transport) {}
 
 ShmEndpoint::~ShmEndpoint() = default;
 
@@ -46,9 +58,8 @@ Lane& ShmEndpoint::lane(std::uint32_t communicator, std::uint16_t channel) {
   std::lock_guard lock(mutex_);
   auto& lane = lanes_[std::uint64_t{communicator} << 16 | channel];
   if (!lane) {
-    const PeerBell bell{&peer_.segment->control().doorbell, peer_.event_fd->get()};
-    lane = std::make_unique<ShmLane>(own_, LaneKey{communicator, channel, peer_.rank}, *peer_.segment,
-                                     LaneKey{communicator, channel, self_}, bell);
+    const LaneKey key{communicator, channel, peer_.rank};
+    lane = std::make_unique<ShmLane>(self_, own_, lending_, peer_, key);
   }
   return *lane;
 }

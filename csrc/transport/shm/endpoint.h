@@ -10,6 +10,8 @@
 #include "transport/descriptor.h"
 #include "transport/endpoint.h"
 #include "transport/shm/directory.h"
+#include "transport/shm/lending.h"
+#include "transport/shm/peer_memory.h"
 
 namespace pycomm {
 
@@ -19,6 +21,7 @@ struct ShmPeer {
   std::shared_ptr<Segment> segment;
   std::shared_ptr<const Descriptor> event_fd;  // ranks as threads share one descriptor
   Descriptor pidfd;  // none: a thread of this process, or not to be had; liveness then rests on deadlines
+  PeerMemory memory;
 };
 
 class ShmLane;
@@ -26,8 +29,8 @@ class ShmLane;
 // lane, forget, check and counters are thread-safe; each lane is for one thread at a time.
 class ShmEndpoint final : public Endpoint {
  public:
-  // `own` and the segment behind it must outlive the endpoint.
-  ShmEndpoint(int self, LaneStore& own, ShmPeer peer, const char* transport);
+  // `own`, the segment behind it and `lending` must outlive the endpoint.
+  ShmEndpoint(int self, LaneStore& own, Lending& lending, ShmPeer peer, const char* transport);
   ~ShmEndpoint() override;
 
   const char* transport() const override { return transport_; }
@@ -41,10 +44,12 @@ class ShmEndpoint final : public Endpoint {
   int descriptor() const override { return -1; }
   bool wants_write() const override { return false; }
   Counters counters() const override;
+  const PeerMemory& memory() const { return peer_.memory; }
 
  private:
   const int self_;
   LaneStore& own_;
+  Lending& lending_;
   const ShmPeer peer_;
   const char* const transport_;
   std::atomic<bool> dead_{false};

@@ -1,9 +1,12 @@
 #include "transport/shm/incoming.h"
 
 #include <algorithm>
+#include <atomic>
+#include <cerrno>
 #include <cstring>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 #include "transport/endpoint.h"
 #include "transport/shm/stream_copy.h"
@@ -50,43 +53,106 @@ bool Incoming::open_message() {
 // Takes the size of the slice from the slot, once, and checks it.
 void Incoming::open_slice() {
   const std::uint64_t bytes = use_.block->slots[taken_ % kSlots].bytes;
-  big_ = left_ > kSmallBytes;
+  if ((bytes & kLent) != 0) return open_loan(bytes & ~kLent);
+  const bool big = left_ > kSmallBytes;
   const bool part =
-      big_ && bytes > 0 && bytes <= std::min<std::uint64_t>(left_, kBigBytes) && bytes % kElementBytes == 0;
-  if (!part && (bytes != left_ || bytes > kBigBytes)) {
-    throw PeerLostError(sender_, "rank " + std::to_string(sender_) + " announced a slice of " +
-                                     std::to_string(bytes) + " bytes in a message that has " +
-                                     std::to_string(left_) + " left: its shared memory is corrupt");
-  }
+      big && bytes > 0 && bytes <= std::min<std::uint64_t>(left_, kBigBytes) && bytes % kElementBytes == 0;
+  if (!part && (bytes != left_ || bytes > kBigBytes)) corrupt(bytes);
+  waited_for_ = big;
   slice_ = {payload_of(*use_.block, taken_, left_), bytes};
 }
 
+void Incoming::open_loan(std::uint64_t bytes) {
+  if (bytes == 0 || bytes > left_ || (bytes < left_ && bytes % kElementBytes != 0) || !memory_.readable())
+    corrupt(bytes);
+  waited_for_ = true;
+  lent_ = bytes;
+  std::memcpy(&address_, use_.block->slots[taken_ % kSlots].payload, sizeof(address_));
+}
+
+void Incoming::corrupt(std::uint64_t bytes) const {
+  throw PeerLostError(sender_, "rank " + std::to_string(sender_) + " announced a slice of " +
+                                   std::to_string(bytes) + " bytes in a message that has " +
+                                   std::to_string(left_) + " left: its shared memory is corrupt");
+}
+
 std::span<const std::byte> Incoming::peek() {
-  if (slice_.empty() && open_ && left_ > 0 && ready()) open_slice();
+  if (!slice_.empty() || !open_ || left_ == 0) return slice_;
+  if (lent_ == 0 && ready()) open_slice();
+  if (lent_ > 0) fill_tile();
   return slice_;
+}
+
+// As much of what is lent as fits, to the end of an element.
+void Incoming::fill_tile() {
+  std::size_t bytes = std::min<std::uint64_t>(lent_, kTileBytes);
+  if (bytes < lent_) bytes -= (envelope_.bytes - left_ + bytes) % kElementBytes;
+  if (!tile_) tile_ = tiles_.take();
+  read(tile_->data, bytes);
+  slice_ = {tile_->data, bytes};
 }
 
 void Incoming::pop(std::size_t bytes) {
   if (bytes > slice_.size()) throw std::logic_error("pop: more than peek showed");
   if (bytes == 0) return;
-  traffic_.add_bytes(bytes);
   slice_ = slice_.subspan(bytes);
+  took(bytes);
+}
+
+void Incoming::took(std::size_t bytes) {
+  traffic_.add_bytes(bytes);
   left_ -= bytes;
-  if (slice_.empty()) give_back();
+  if (!slice_.empty()) return;
+  if (tile_) tiles_.give(std::move(tile_));
+  if (lent_ == 0) give_back();
 }
 
 std::size_t Incoming::pull(std::byte* to, std::size_t bytes) {
   std::size_t pulled = 0;
   if (head() == nullptr) return 0;
-  while (pulled < bytes) {
-    const auto seen = peek();
-    if (seen.empty()) break;
-    const std::size_t part = std::min(seen.size(), bytes - pulled);
-    (envelope_.bytes < kStreamBytes ? copy : stream_copy)(to + pulled, seen.data(), part);
+  while (pulled < bytes && open_) {
+    if (slice_.empty() && lent_ == 0 && left_ > 0 && ready()) open_slice();
+    std::size_t part = std::min<std::size_t>(slice_.size(), bytes - pulled);
+    if (part > 0) {
+      (envelope_.bytes < kStreamBytes ? copy : stream_copy)(to + pulled, slice_.data(), part);
+      pop(part);
+    } else if (lent_ > 0) {
+      part = pull_lent(to + pulled, bytes - pulled);
+    }
+    if (part == 0) break;
     pulled += part;
-    pop(part);
   }
   return pulled;
+}
+
+std::size_t Incoming::pull_lent(std::byte* to, std::size_t bytes) {
+  const std::size_t part = std::min<std::uint64_t>(bytes, lent_);
+  read(to, part);
+  took(part);
+  return part;
+}
+
+bool Incoming::recalled() const { return use_.block->recall.generation.load() == use_.generation; }
+
+// The next bytes that are lent. Returns when they are known to be what the sender lent (see lane_block.h).
+void Incoming::read(std::byte* to, std::size_t bytes) {
+  std::atomic<std::uint32_t>& busy = use_.block->reading.busy;
+  busy.store(1);
+  bool void_now = recalled();
+  int error = 0;
+  if (!void_now) {
+    error = memory_.read(to, address_, bytes);
+    std::atomic_thread_fence(std::memory_order_acquire);
+    void_now = recalled();
+  }
+  busy.store(0, std::memory_order_release);
+  const std::string who = "rank " + std::to_string(sender_);
+  if (void_now) throw PeerLostError(sender_, who + " took back what it was sending: its call has failed");
+  if (error == ESRCH) throw PeerLostError(sender_, who + " died");
+  if (error != 0)
+    throw PeerLostError(sender_, who + " sends from memory that cannot be read: " + std::strerror(error));
+  address_ += bytes;
+  lent_ -= bytes;
 }
 
 void Incoming::finish() {
@@ -101,7 +167,7 @@ void Incoming::give_back() {
     open_ = false;
     traffic_.add_message();
   }
-  if (!big_ && taken_ - returned_ < kReturned) return;
+  if (!waited_for_ && taken_ - returned_ < kReturned) return;
   returned_ = taken_;
   use_.block->credit.taken.store(taken_, std::memory_order_release);
   peer_.ring();

@@ -1,11 +1,14 @@
 #include "transport/shm/outgoing.h"
 
+#include <sched.h>
+
 #include <algorithm>
 #include <cstring>
 #include <stdexcept>
 #include <string>
 
 #include "transport/endpoint.h"
+#include "transport/shm/peer_memory.h"
 
 namespace pycomm {
 
@@ -16,7 +19,7 @@ bool Outgoing::begin(const Envelope& envelope) {
   envelope_ = envelope;
   left_ = envelope.bytes;
   traffic_.add_message();
-  if (left_ == 0) publish();  // else the envelope goes with the first slice
+  if (left_ == 0) publish_slice();  // else the envelope goes with the first slice
   return true;
 }
 
@@ -29,7 +32,7 @@ std::size_t Outgoing::push(const std::byte* data, std::size_t bytes) {
     std::memcpy(slice_ + filled_, data + pushed, part);
     pushed += part;
     filled_ += part;
-    if (filled_ == most || (filled_ >= kLeastSlice && filled_ % kElementBytes == 0)) publish();
+    if (filled_ == most || (filled_ >= kLeastSlice && filled_ % kElementBytes == 0)) publish_slice();
   }
   traffic_.add_bytes(pushed);
   return pushed;
@@ -50,6 +53,11 @@ bool Outgoing::open_slice() {
 // True when fewer than `slots` slices are with the receiver.
 bool Outgoing::room(std::uint32_t slots) {
   if (sent_ - taken_ < slots) return true;
+  look_at_credit();
+  return sent_ - taken_ < slots;
+}
+
+void Outgoing::look_at_credit() {
   const std::uint32_t taken = use_.block->credit.taken.load(std::memory_order_acquire);
   if (sent_ - taken > sent_ - taken_) {
     throw PeerLostError(key_.receiver,
@@ -57,18 +65,63 @@ bool Outgoing::room(std::uint32_t slots) {
                             " gave back slices that it never got: its shared memory is corrupt");
   }
   taken_ = taken;
-  return sent_ - taken_ < slots;
 }
 
-void Outgoing::publish() {
-  Slot& slot = use_.block->slots[sent_ % kSlots];
-  slot.envelope = envelope_;  // the line is ours already: cheaper than to ask whether this slice is the first
-  slot.bytes = filled_;
-  slot.stamp.store(stamp_of(use_.generation, ++sent_), std::memory_order_release);
+// The slice that was filled.
+void Outgoing::publish_slice() {
+  publish(use_.block->slots[sent_ % kSlots], filled_);
   left_ -= filled_;
   slice_ = nullptr;
   filled_ = 0;
+}
+
+void Outgoing::publish(Slot& slot, std::uint64_t bytes) {
+  slot.envelope = envelope_;  // the line is ours already: cheaper than to ask whether this slice is the first
+  slot.bytes = bytes;
+  slot.stamp.store(stamp_of(use_.generation, ++sent_), std::memory_order_release);
   peer_.ring();
+}
+
+std::size_t Outgoing::lend(const std::byte* data, std::size_t bytes) {
+  if (bytes < kLeastLoan || envelope_.bytes < lending_.least_bytes.load(std::memory_order_relaxed)) return 0;
+  std::size_t lent = std::min<std::uint64_t>(bytes, left_ - filled_);
+  if (lent < left_ - filled_) lent -= lent % kElementBytes;
+  if (lent == 0 || filled_ % kElementBytes != 0 || !can_lend(data, lent)) return 0;
+  if (slice_ != nullptr) publish_slice();
+  if (!room(kSlots)) return 0;
+  Slot& slot = use_.block->slots[sent_ % kSlots];
+  const auto address = reinterpret_cast<std::uint64_t>(data);
+  std::memcpy(slot.payload, &address, sizeof(address));
+  publish(slot, lent | kLent);
+  left_ -= lent;
+  lent_ = true;
+  lent_to_ = sent_;
+  traffic_.add_bytes(lent);
+  return lent;
+}
+
+bool Outgoing::can_lend(const std::byte* data, std::size_t bytes) {
+  if (borrower_.reads == nullptr || borrower_.reads->load(std::memory_order_acquire) == 0) return false;
+  if (borrower_.is_thread || (data >= lendable_ && data + bytes <= lendable_end_)) return true;
+  if (!lendable(data, bytes)) return false;
+  lendable_ = data;
+  lendable_end_ = data + bytes;
+  return true;
+}
+
+bool Outgoing::released() {
+  if (!lent_) return true;
+  look_at_credit();
+  lent_ = static_cast<std::int32_t>(taken_ - lent_to_) < 0;
+  return !lent_;
+}
+
+void Outgoing::recall() {
+  if (!lent_) return;
+  use_.block->recall.generation.store(use_.generation);
+  full_fence();  // before what the user stores there next
+  if (!borrower_.is_thread) return;
+  while (use_.block->reading.busy.load() != 0) sched_yield();
 }
 
 void Outgoing::retire() {

@@ -12,6 +12,7 @@
 
 #include "transport/descriptor.h"
 #include "transport/shm/lane_block.h"
+#include "transport/shm/peer_memory.h"
 #include "transport/wait.h"
 
 namespace pycomm {
@@ -48,7 +49,9 @@ struct LaneEntry {
 };
 
 inline constexpr int kArrivalLines = 64;  // communicators beyond that share lines by id, and then do without
-inline constexpr std::uint32_t kMaxLanes = 1919;  // what fits into the largest segment
+inline constexpr int kBorrowed =
+    1024;  // ranks of the job whose memory may be read; what others send is copied
+inline constexpr std::uint32_t kMaxLanes = 1918;  // what fits into the largest segment
 
 // Receivers read it from end to end, but only when `changes` has changed: there is nothing to hash, and an
 // entry is rewritten in place when its lane gets a new use.
@@ -67,6 +70,12 @@ struct SegmentControl {
   FaultRecord fault;
   ArrivalLine arrival[kArrivalLines];
   LaneDirectory directory;
+  TokenPlace token;
+  std::atomic<std::uint32_t> reads[kBorrowed] =
+      {};  // 1: this rank can read the memory of the rank of that number
+
+  // Where this rank says whether it can read the memory of `rank`.
+  std::atomic<std::uint32_t>* readable(int rank) { return rank < kBorrowed ? &reads[rank] : nullptr; }
 };
 
 class Segment {
