@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstring>
 #include <functional>
 #include <memory>
@@ -84,8 +85,8 @@ inline void connect(pycomm::Fabric& fabric, const std::vector<int>& sockets) {
   }
 }
 
-// Processes are forked, so no thread may run meanwhile.
-inline void as_processes(int size, const Body& body) {
+// Processes are forked, so no thread may run meanwhile. Rank `killed` has to die of SIGKILL.
+inline void as_processes(int size, const Body& body, int killed = -1) {
   const auto n = static_cast<std::size_t>(size);
   std::vector<std::vector<int>> sockets(n, std::vector<int>(n, -1));
   for (std::size_t i = 0; i < n; ++i) {
@@ -118,7 +119,7 @@ inline void as_processes(int size, const Body& body) {
   for (int rank = 0; rank < size; ++rank) {
     int status = 0;
     waitpid(pids[static_cast<std::size_t>(rank)], &status, 0);
-    if (status != 0) {
+    if (rank == killed ? !WIFSIGNALED(status) || WTERMSIG(status) != SIGKILL : status != 0) {
       check::fail(__FILE__, __LINE__,
                   "rank " + std::to_string(rank) + " ended with " + std::to_string(status));
     }
