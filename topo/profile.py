@@ -93,8 +93,8 @@ class Limits:
         """Refuse limits that nothing could run with.
 
         Raises:
-            ValueError: For a slice or a single copy without a cache line, a negative time, or no stream or too
-                many.
+            ValueError: For a slice or a single copy without a cache line, a negative time, or no stream or
+                too many.
         """
         for name in ("slice_bytes", "single_copy_bytes"):
             if getattr(self, name) < 64:
@@ -109,10 +109,12 @@ class Limits:
 # Medians on a two-core virtual machine (AVX-512, 11 GB/s copies that miss every cache), which other machines
 # replace.
 DEFAULT_SOURCE = "defaults: a two-core virtual machine, TCP over loopback"
-# Inside a node. alpha: one way of a cache line, 75-260 ns. message: a slot's header and counter. beta: one copy
-# of 256 MiB, 11.4 GB/s: large messages are copied once (process_vm_readv; all-reduce of 2 ... 64 MiB on two
-# ranks 1.1-1.5 times as fast as with two copies, break-even at messages of 0.5-1 MiB), and small ones twice, but
-# in the cache. gamma: a += b on 256 KiB of float32 that are in the cache, 29 GB/s.
+# Inside a node. alpha: one way of a cache line, 75-260 ns. message: a slot's header and counter. beta: one
+# copy of 256 MiB, 11.4 GB/s: large messages are copied once; small ones twice, but in the cache. gamma: a +=
+# b on 256 KiB of float32 that are in the cache, 29 GB/s. (single_copy_bytes: between two ranks messages of
+# 512 KiB take 1.2 times as long with one copy by process_vm_readv as with two through slots, of 1 MiB 0.9
+# times, of 8 MiB 0.7 times; where four ranks share two CPUs both are alike at 256-512 KiB. all_reduce,
+# interleaved call by call.)
 DEFAULT_SHM = Wire(alpha=250e-9, message=50e-9, beta=1 / 11.4e9, gamma=1 / 29e9)
 # Between nodes. alpha: 8 B one way with a receiver that sleeps, 16-19 us. message: the same with one that
 # spins, 3.8 us, is system calls. beta: 64 MiB, 2.6-3.2 GB/s. gamma: what arrived is read once more, from

@@ -20,6 +20,7 @@ struct RankThread {
       members.ranks.push_back(r);
       members.labels.push_back("rank " + std::to_string(r));
     }
+    fabric->set_single_copy(1);  // what is large enough for a loan is lent
     communicator = std::make_unique<Communicator>(std::move(members), progress, 4096);
   }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib.metadata
 import importlib.util
 import platform
@@ -21,6 +22,8 @@ from pycomm.offer import offer, state
 from pycomm.wiring import choice
 
 HELP = "Prints the build, the machine, what is optional and missing, and every setting with its source."
+
+PTRACE_SCOPE = Path("/proc/sys/kernel/yama/ptrace_scope")  # Documentation/admin-guide/LSM/Yama.rst
 
 OPTIONAL = {
     "ml_dtypes": "bfloat16 in NumPy",
@@ -65,6 +68,7 @@ def _build() -> Iterator[tuple[str, str]]:
 def _machine() -> Iterator[tuple[str, str]]:
     yield "system", f"{platform.system()} {platform.release()} {platform.machine()}"
     yield "usable CPUs", str(usable_cpus())
+    yield "single copy", _single_copy()
     for interface in interfaces():
         yield f"interface {interface.name}", state(interface)
 
@@ -94,6 +98,15 @@ def _networks() -> Iterator[tuple[str, str]]:
             yield row.name, why
     if not groups:
         yield "none", "no interface could reach another machine"
+
+
+def _single_copy() -> str:
+    """Whether ranks may read each other's memory, as far as can be told without a second one."""
+    with contextlib.suppress(OSError):
+        scope = PTRACE_SCOPE.read_text().strip()
+        if scope != "0":
+            return f"no: {PTRACE_SCOPE} is {scope}, so large messages inside a node are copied twice"
+    return "yes, for large messages inside a node; the log (PYCOMM_LOG=info) says whether it is refused"
 
 
 def _optional() -> Iterator[tuple[str, str]]:

@@ -110,6 +110,8 @@ class Neighbours:
         for peer in [peer for peer in self._handed if peer != self._rank]:
             got = self._handed.pop(peer)
             self._mesh.fabric.add_shm(peer, got.segment_fd, got.event_fd, got.pidfd)
+        if len(node) > 1:
+            self._say_copies([rank for rank in node if rank != self._rank])
 
     def _lead(self, others: list[int]) -> None:
         lines: dict[int, socket.socket] = {}
@@ -136,6 +138,22 @@ class Neighbours:
         for why, ranks in apart.items():
             if ranks[-1] > self._rank:
                 self._say_apart([rank for rank in ranks if rank > self._rank], why)
+
+    def _say_copies(self, peers: list[int]) -> None:
+        """Whether large messages that come to this rank are copied once or twice."""
+        twice: dict[str, list[int]] = {}
+        for peer in peers:
+            if why := self._mesh.fabric.why_not_single_copy(peer):
+                twice.setdefault(why, []).append(peer)
+        if not twice:
+            logger.info("rank %d copies large messages of its node straight from the sender", self._rank)
+        for why, ranks in twice.items():
+            logger.info(
+                "rank %d cannot read the memory of %s (%s): their large messages to it are copied twice",
+                self._rank,
+                ranks_text(ranks),
+                why,
+            )
 
     def _say_apart(self, ranks: list[int], why: str) -> None:
         logger.info(

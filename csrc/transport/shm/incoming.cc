@@ -10,6 +10,7 @@
 
 #include "transport/endpoint.h"
 #include "transport/shm/stream_copy.h"
+#include "transport/wait.h"
 
 namespace pycomm {
 
@@ -142,7 +143,7 @@ void Incoming::read(std::byte* to, std::size_t bytes) {
   int error = 0;
   if (!void_now) {
     error = memory_.read(to, address_, bytes);
-    std::atomic_thread_fence(std::memory_order_acquire);
+    full_fence();
     void_now = recalled();
   }
   busy.store(0, std::memory_order_release);

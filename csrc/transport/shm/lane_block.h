@@ -9,7 +9,7 @@
 //             sender, which looks (acquire), may then overwrite it.
 //   recalled  A sender whose call failed stores the lane's generation in Recall (seq_cst), fences, and gives
 //             the memory back to its user without waiting for the receiver, who may be stopped. The receiver
-//             looks at Recall after each piece that it has read (acquire fence, load), before it counts or
+//             looks at Recall after each piece that it has read (fence, load), before it counts or
 //             uses a byte of it. A piece that was found not to be recalled was read before whatever the
 //             sender's user stored later; any other is an error (this is a sequence lock, and a kernel or
 //             memcpy that races with the user's stores is the reader that it allows to read rubbish).
