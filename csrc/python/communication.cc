@@ -199,9 +199,8 @@ void bind_fabric(py::module_& m) {
           py::arg("least_bytes"),
           "Pieces of messages from this size on are read by peers of this node out of this rank's memory.")
       .def(
-          "why_not_single_copy",
-          [](PyFabric& f, int peer) { return f.fabric->why_not_single_copy(peer); }, py::arg("peer"),
-          "Why this rank cannot read the memory of a peer on its node; empty where it can.");
+          "why_not_single_copy", [](PyFabric& f, int peer) { return f.fabric->why_not_single_copy(peer); },
+          py::arg("peer"), "Why this rank cannot read the memory of a peer on its node; empty where it can.");
   m.def(
       "memory_fabrics",
       [](int size) {
