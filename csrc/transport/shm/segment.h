@@ -71,8 +71,7 @@ struct SegmentControl {
   ArrivalLine arrival[kArrivalLines];
   LaneDirectory directory;
   TokenPlace token;
-  std::atomic<std::uint32_t> reads[kBorrowed] =
-      {};  // 1: this rank can read the memory of the rank of that number
+  std::atomic<std::uint32_t> reads[kBorrowed] = {};  // by rank in the job; 1: its memory can be read
 
   // Where this rank says whether it can read the memory of `rank`.
   std::atomic<std::uint32_t>* readable(int rank) { return rank < kBorrowed ? &reads[rank] : nullptr; }
