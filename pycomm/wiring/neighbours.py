@@ -107,11 +107,12 @@ class Neighbours:
                 f"init: rank {self._rank} of {self._mesh.identity.size} and {whom}, on one node, could not "
                 f"hand each other their memory within {self._deadline.text()}: {why}; do all still run?"
             ) from None
-        for peer in [peer for peer in self._handed if peer != self._rank]:
+        peers = [peer for peer in self._handed if peer != self._rank]
+        for peer in peers:
             got = self._handed.pop(peer)
             self._mesh.fabric.add_shm(peer, got.segment_fd, got.event_fd, got.pidfd)
-        if len(node) > 1:
-            self._say_copies([rank for rank in node if rank != self._rank])
+        if peers:
+            self._say_copies(peers)
 
     def _lead(self, others: list[int]) -> None:
         lines: dict[int, socket.socket] = {}
@@ -151,7 +152,7 @@ class Neighbours:
             logger.info(
                 "rank %d cannot read the memory of %s (%s): their large messages to it are copied twice",
                 self._rank,
-                ranks_text(ranks),
+                ranks_text(sorted(ranks)),
                 why,
             )
 
