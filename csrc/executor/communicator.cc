@@ -205,14 +205,17 @@ void Communicator::finish(Operation& operation, std::exception_ptr error) {
 
 void Communicator::fail_all(const std::exception_ptr& error) {
   if (!broken_) broken_ = error;
-  // The callers get their memory back: no peer may take what they now write there for what was sent.
-  for (const auto& channel : lanes_)
-    for (Lane* lane : channel)
-      if (lane != nullptr) lane->recall();
+  if (!queue_.empty() && queue_.front()->begun_) recall(*queue_.front()->order_.bound);
   while (!queue_.empty()) {
     const auto operation = queue_.front();
     finish(*operation, error);
   }
+}
+
+// The callers get their memory back: no peer may take what they now write there for what was sent.
+void Communicator::recall(const Bound& bound) {
+  for (const auto& [channel, peer] : bound.links())
+    lanes_[static_cast<std::size_t>(channel)][static_cast<std::size_t>(peer)]->recall();
 }
 
 void Communicator::close() {

@@ -85,6 +85,7 @@ class Communicator {
   void finish(Operation& operation, std::exception_ptr error);
   void fail_all(const std::exception_ptr& error);
   void find_lanes(const Bound& bound);
+  void recall(const Bound& bound);
   template <typename Done>
   bool help(Done done, Clock::time_point until, const Interrupted& interrupted);
 
