@@ -4,6 +4,7 @@ import os
 import secrets
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -27,6 +28,15 @@ def ip(*arguments: str) -> bool:
         return subprocess.run(["ip", *arguments], capture_output=True).returncode == 0
     except FileNotFoundError:
         return False
+
+
+def await_carrier(name: str, link: str) -> None:
+    """The kernel may take a second to say that a link is up: net/core/link_watch.c."""
+    limit = time.monotonic() + 10
+    command = ["ip", "-n", name, "-oneline", "link", "show", link]
+    while "state UP" not in subprocess.run(command, capture_output=True, text=True).stdout:
+        assert time.monotonic() < limit, f"{link} does not come up"
+        time.sleep(0.01)
 
 
 @pytest.fixture
@@ -54,6 +64,8 @@ def hosts() -> Iterator[list[str]]:
             assert ip("-n", name, "address", "add", f"10.78.0.{index + 1}/24", "dev", f"cable{index}")
             for link in ("lo", f"cable{index}"):
                 assert ip("-n", name, "link", "set", link, "up")
+        for index, name in enumerate(names):
+            await_carrier(name, f"cable{index}")
         yield names
     finally:
         for name in names:
