@@ -48,6 +48,7 @@ try:
         said["rails"] = [f"{place.rail}: {place.rail_source}" for place in comm.topology.places]
         said["nics"] = [place.nics for place in comm.topology.places]
         said["kinds"] = [fabric.transport(rank) if fabric.connected(rank) else "" for rank in others]
+        said["links"] = [len(fabric.links(rank)) if fabric.connected(rank) else 0 for rank in others]
         said["gbit"] = 8e-9 / comm._world.profile.network.beta
         reach = comm._world.connections.reaches[comm.rank]
         said["shared"] = [each.nic.name for each in reach.share]

@@ -63,6 +63,19 @@ def test_a_node_with_a_nic_less_is_on_the_rails_it_has(lab: Lab) -> None:
     assert said[0]["rails"] == ["0: NIC nic0"] * 6
 
 
+@pytest.mark.parametrize("setting", ["PYCOMM_NODE", "PYCOMM_TRANSPORT"])
+def test_ranks_of_one_host_that_share_no_memory_meet_on_loopback(lab: Lab, setting: str) -> None:
+    job = Job([host for host in lab.hosts[:2] for _ in range(2)], PYCOMM_RAIL="0", PYCOMM_ALGORITHM="direct")
+    before = lab.counters()
+    for rank in range(4):
+        job.start(rank, **{setting: "tcp" if setting == "PYCOMM_TRANSPORT" else f"virtual{rank}"})
+    said = job.said()
+    right(said)
+    assert [each["kinds"] for each in said] == [["tcp"] * 3] * 4
+    assert len(job.hosts) // 2 == len({each["to"][0] for each in said})
+    assert (lab.counters() - before).rail_bytes[1] < 10_000
+
+
 # -- which NICs ------------------------------------------------------------------------------------
 
 
