@@ -186,10 +186,18 @@ class Communicator:
         if self._id & part:
             return self
         if part not in self._parts:
+            self._parts[part] = self._find_part(part)
+        return self._parts[part]
+
+    def _find_part(self, part: int) -> Communicator:
+        """`comm.local.rail` and `comm.rail.local` are one: two with one id would share lanes."""
+        id = self._id | part
+        found = self._world.parts.get(id)
+        if found is None:
             places = self.topology.node_numbers if part == LOCAL else self.topology.rail_numbers
             chosen = [r for member, r in enumerate(self.ranks) if places[member] == places[self.rank]]
-            self._parts[part] = Communicator(self._world, tuple(chosen), self._id | part, self._timeout_s)
-        return self._parts[part]
+            found = self._world.parts[id] = Communicator(self._world, tuple(chosen), id, self._timeout_s)
+        return found
 
     def split(self, color: SupportsIndex | None, key: SupportsIndex | None = None) -> Communicator | None:
         """One communicator for each color, of the members that passed it. Called by all members.

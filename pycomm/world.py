@@ -7,12 +7,15 @@ import weakref
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from os import getpid
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from pycomm._C import Fabric
 from pycomm.admission.deadline import Deadline
 from pycomm.settings import Settings
 from pycomm.topo import Profile, Topology
+
+if TYPE_CHECKING:
+    from pycomm.communicator import Communicator
 
 
 class Closing(Protocol):
@@ -46,6 +49,7 @@ class World:
         pid: The process that all this belongs to; a forked child must not touch it.
         lock: Held while a communicator is split.
         members: The working parts of the communicators.
+        parts: By id the communicators that were made as a part of another.
     """
 
     fabric: Fabric
@@ -60,6 +64,7 @@ class World:
     pid: int = field(default_factory=getpid)
     lock: threading.Lock = field(default_factory=threading.Lock)
     members: weakref.WeakSet[Closing] = field(default_factory=weakref.WeakSet)
+    parts: weakref.WeakValueDictionary[int, Communicator] = field(default_factory=weakref.WeakValueDictionary)
 
     def __post_init__(self) -> None:
         """Sets how this rank waits: it spins only where every rank of the machine has a CPU of its own."""
