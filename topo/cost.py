@@ -14,9 +14,9 @@ from fractions import Fraction
 
 from pycomm.topo.profile import MEBI, Profile, Wire
 
-# Measured between four hosts, through switch ports of 200 Mbit/s with queues of 10 ms, relative to a ring,
-# where each port has one sender: recursive halving, whose channels hear from two, 1.13-1.23; pairwise
-# exchange, from up to three, 1.25; everybody at once, from three, 1.4-1.7. More were not measured.
+# Measured on rail labs whose switch ports have queues of 10 ms, relative to a ring, where each port has one
+# sender. Four hosts at 200 Mbit/s: recursive halving 1.13-1.23; pairwise exchange in several channels, so from
+# up to three senders, 1.25; everybody at once, from three, 1.4-1.7. Eight at 50 Mbit/s: halving 1.6-1.8.
 CONTENTION = Fraction(1, 5)  # for each further sender
 MOST_CONTENDING = 2  # further senders
 

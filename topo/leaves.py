@@ -69,7 +69,7 @@ def halving_reduce_scatter(shape: Shape, data: Payload) -> Work:
         moved = min(distance, shape.owners) * data.share
         work = work.then(_exchange(shape, distance, Load(1, 1, moved * width, moved * data.partial)))
         distance, width = distance // 2, data.partial
-    return replace(work, senders=max(1, work.far.waits))
+    return _with_partners(work)
 
 
 def halving_all_gather(shape: Shape, data: Payload) -> Work:
@@ -79,7 +79,7 @@ def halving_all_gather(shape: Shape, data: Payload) -> Work:
         moved = min(distance, shape.owners) * data.share
         work = work.then(_exchange(shape, distance, Load(1, 1, moved * data.complete)))
         distance *= 2
-    return replace(work, senders=max(1, work.far.waits))
+    return _with_partners(work)
 
 
 def halving_all_reduce(shape: Shape, data: Payload) -> Work:
@@ -238,6 +238,12 @@ def _star(shape: Shape, moved: int, reduced: int) -> Work:
     work = _all_pairs(replace(shape, flows=shape.flows_alone), moved, reduced)
     near, far = (replace(load, waits=min(load.waits, 1)) for load in (work.near, work.far))
     return replace(work, near=near, far=far)
+
+
+def _with_partners(work: Work) -> Work:
+    """Another partner in each step between nodes: who is ahead sends to one that still hears from another."""
+    partners = max(1, work.far.waits)
+    return replace(work, senders=partners, at_once=min(2, partners))
 
 
 def _tree(shape: Shape, moved: int, reduced: int) -> Work:
