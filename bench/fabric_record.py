@@ -91,11 +91,19 @@ class Setup:
     spine_mbit: float
 
     def bound_s(self, work: Workload) -> float:
-        """The least time of a collective where each NIC sends and receives `rate_mbit`, in seconds."""
+        """The least time of a collective where each NIC sends and receives `rate_mbit`, in seconds.
+
+        For an all-reduce over unlike hosts: what hosts allow that are all as narrow as the narrowest,
+        2(N-1)/N · M/(K·b) with its K, since a share travels on one rail of all hosts.
+        """
+        hosts = self.topology.nodes
+        topology = self.topology
+        if work.collective == "all_reduce":
+            topology = Topology.grid(len(hosts), min(map(len, hosts)))
         wire = Wire(alpha=0, message=0, beta=8e-6 / self.rate_mbit, gamma=0)
         op = work.op if work.collective in REDUCING else None
         widths = request(work.collective, work.ranks, work.count, work.dtype.name, op, work.root).widths
-        least = bound(self.topology, Profile(network=wire), work.collective, work.count, widths)
+        least = bound(topology, Profile(network=wire), work.collective, work.count, widths)
         return least.ps / PICOSECONDS
 
     def least_bytes(self, work: Workload) -> float:

@@ -147,6 +147,13 @@ def test_bounds_are_those_of_the_network() -> None:
         assert setup.least_bytes(work) == pytest.approx(together * 16 * MEBI), collective
 
 
+def test_the_narrowest_host_bounds_an_all_reduce() -> None:
+    setup = Setup(topology(in_order([2, 3, 1])), 3, 200.0, 200.0)
+    (work,) = workloads(Case("all_reduce", parse_dtype("float32")), [16 * MEBI], 0, 6)
+    assert setup.bound_s(work) == pytest.approx(2 * 2 / 3 * 16 * MEBI / 25e6)
+    assert setup.least_bytes(work) == 0
+
+
 def test_shuffled_ranks_are_the_same_ranks() -> None:
     sizes = [2, 3, 1]
     assert in_order(sizes) == (0, 0, 1, 1, 1, 2)
