@@ -15,8 +15,8 @@ from fractions import Fraction
 from pycomm.topo.profile import MEBI, Profile, Wire
 
 # Measured on rail labs whose switch ports have queues of 10 ms, relative to a ring, where each port has one
-# sender. Four hosts at 200 Mbit/s: recursive halving 1.13-1.23; pairwise exchange in several channels, so from
-# up to three senders, 1.25; everybody at once, from three, 1.4-1.7. Eight at 50 Mbit/s: halving 1.6-1.8.
+# sender. Four hosts at 200 Mbit/s: recursive halving 1.13-1.23; pairwise exchange in several channels, so up
+# to three senders, 1.25; everybody at once, from three, 1.4-1.7. Eight at 50 Mbit/s: halving 1.6-1.8.
 CONTENTION = Fraction(1, 5)  # for each further sender
 MOST_CONTENDING = 2  # further senders
 
