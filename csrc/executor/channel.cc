@@ -83,7 +83,7 @@ bool Channel::start(const BoundStep& step) {
 }
 
 void Channel::queue_send(const BoundStep& step, int peer, const Operand& from) {
-  sends_.push_back({static_cast<std::uint32_t>(step_), peer, false, step.elements * from.element_bytes, 0,
+  sends_.push_back({static_cast<std::uint32_t>(step_), peer, false, step.elements * from.element_bytes, 0, 0,
                     Cursor(*bound_, from, *areas_)});
 }
 
@@ -172,15 +172,15 @@ void Channel::combine(const BoundStep& step, const std::byte* other, std::uint64
   count(elements * dst_.element_bytes());
 }
 
-// Messages to one peer go in order; those to others pass by.
+// Messages to one peer go in order, each when the lane has taken the one before; those to others pass by.
 bool Channel::push_sends() {
   bool moved = false;
   for (std::size_t i = 0; i < sends_.size();) {
     Send& send = sends_[i];
     bool first = true;
-    for (std::size_t j = 0; j < i && first; ++j) first = sends_[j].peer != send.peer;
+    for (std::size_t j = 0; j < i && first; ++j) first = sends_[j].peer != send.peer || sends_[j].mark != 0;
     moved |= first && push(send);
-    if (first && send.begun && send.pushed == send.bytes && lane(send.peer).released()) {
+    if (first && released(send)) {
       sends_.erase(sends_.begin() + static_cast<std::ptrdiff_t>(i));
       moved = true;
     } else {
@@ -191,6 +191,7 @@ bool Channel::push_sends() {
 }
 
 bool Channel::push(Send& send) {
+  if (send.mark != 0) return false;
   Lane& to = lane(send.peer);
   const std::uint64_t before = send.pushed;
   const bool current = send.step == step_;
@@ -212,7 +213,13 @@ bool Channel::push(Send& send) {
     send.pushed += pushed;
     moved = true;
   }
+  if (send.pushed == send.bytes) send.mark = to.mark();
   return moved;
+}
+
+bool Channel::released(const Send& send) const {
+  if (!send.begun || send.pushed != send.bytes) return false;
+  return send.mark != 0 ? lane(send.peer).released_before(send.mark) : lane(send.peer).released();
 }
 
 int Channel::waits_for() const {

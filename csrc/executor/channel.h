@@ -43,6 +43,7 @@ class Channel {
     std::int32_t peer;
     bool begun;
     std::uint64_t bytes, pushed;
+    std::uint64_t mark;  // of the lane, once it has taken the last byte
     Cursor from;
   };
 
@@ -58,6 +59,7 @@ class Channel {
   void combine(const BoundStep& step, const std::byte* other, std::uint64_t elements);
   bool push_sends();
   bool push(Send& send);
+  bool released(const Send& send) const;
   void count(std::uint64_t bytes);
   bool finish_if_moved();
   Lane& lane(int peer) const { return *(*lanes_)[static_cast<std::size_t>(peer)]; }

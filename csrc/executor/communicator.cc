@@ -147,6 +147,7 @@ bool Communicator::drive_front() {
       if (!operation->begun_) begin(*operation);
       const bool moved = execution_.advance();
       if (!execution_.done()) return moved;
+      members_.fabric->acknowledge();
       finish(*operation, nullptr);
     } catch (const UnlikeMessage& message) {
       watch_.mismatch(operation->call_, message.peer);

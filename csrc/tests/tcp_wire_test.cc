@@ -41,6 +41,7 @@ tcp::FrameHeader data_header(const std::string& payload, std::uint32_t communica
   header.sequence = 11;
   header.fingerprint = 12;
   header.message_bytes = header.length = static_cast<std::uint32_t>(payload.size());
+  header.position = tcp::kMessageCharge;  // the lane's first message
   return header;
 }
 
@@ -133,17 +134,20 @@ TEST(a_peer_that_left_wakes_nobody) {
   Bare bare;
   const int epoll = epoll_create1(0);
   epoll_event event{.events = EPOLLIN, .data = {}};
-  CHECK_EQ(epoll_ctl(epoll, EPOLL_CTL_ADD, bare.endpoint->descriptor(), &event), 0);
+  const auto watched = bare.endpoint->descriptors();
+  CHECK_EQ(watched.size(), 1);
+  CHECK_EQ(epoll_ctl(epoll, EPOLL_CTL_ADD, watched.front().descriptor, &event), 0);
   CHECK_EQ(epoll_wait(epoll, &event, 1, 0), 0);
   tcp::FrameHeader goodbye;
   goodbye.kind = tcp::FrameKind::kGoodbye;
   bare.write(goodbye);
   bare.hang_up();
   CHECK_EQ(epoll_wait(epoll, &event, 1, 1000), 1);
+  const std::uint64_t changes = bare.endpoint->changes();
   bare.endpoint->poll();
-  CHECK(!bare.endpoint->wants_write());
+  CHECK(bare.endpoint->changes() != changes);
+  CHECK(bare.endpoint->descriptors().empty());
   CHECK_THROWS(bare.endpoint->lane(1, 2).head(), "rank 7 said goodbye");
-  CHECK_EQ(epoll_wait(epoll, &event, 1, 0), 0);
   close(epoll);
 }
 
@@ -152,20 +156,28 @@ TEST(nonsense_on_the_wire_is_refused) {
   using tcp::FrameKind;
   const std::vector<std::pair<std::function<void(FrameHeader&)>, std::string>> mistakes = {
       {[](FrameHeader& h) { h.magic ^= 1; }, "wrong magic"},
-      {[](FrameHeader& h) { h.version = 2; }, "protocol version 2, not 1"},
+      {[](FrameHeader& h) { h.version = 1; }, "protocol version 1, not 2"},
       {[](FrameHeader& h) { h.kind = FrameKind::kWaiting; }, "unknown kind 4"},
       {[](FrameHeader& h) { h.kind = static_cast<FrameKind>(99); }, "unknown kind 99"},
       {[](FrameHeader& h) { h.kind = FrameKind::kCredit; }, "credit frame that carries"},
       {[](FrameHeader& h) { h.kind = FrameKind::kFault; }, "malformed fault"},
       {[](FrameHeader& h) { h.kind = FrameKind::kGoodbye; }, "malformed goodbye"},
-      {[](FrameHeader& h) { h.link = 1; }, "reserved"},
+      {[](FrameHeader& h) { h.kind = FrameKind::kTaken; }, "acknowledgement that carries"},
+      {[](FrameHeader& h) { h.kind = FrameKind::kPing; }, "acknowledgement that carries"},
+      {[](FrameHeader& h) { h.kind = FrameKind::kLinkLost; }, "malformed frame about a lost link"},
+      {[](FrameHeader& h) { h.link = 1; }, "a frame of link 1 on link 0"},
       {[](FrameHeader& h) { h.tag = 1; }, "reserved"},
-      {[](FrameHeader& h) { h.reserved = 1; }, "reserved"},
+      {[](FrameHeader& h) { h.taken = 1; }, "acknowledgement of frames that were not sent"},
+      {[](FrameHeader& h) { h.position = 0; }, "where no message can have it"},
+      {[](FrameHeader& h) { h.position += 1; }, "where no message can have it"},
+      {[](FrameHeader& h) { h.position += 8; }, "does not continue its lane"},
+      {[](FrameHeader& h) { h.position = ~0ULL / 8 * 8; }, "more bytes than it has credit for"},
+      {[](FrameHeader& h) { h.message_bytes = ~0ULL; }, "no memory can hold"},
       {[](FrameHeader& h) { h.acknowledged = 1; }, "acknowledgement of what was not sent"},
       {[](FrameHeader& h) { h.length = 0; }, "empty frame"},
       {[](FrameHeader& h) { h.length = 101; }, "past the end"},
       {[](FrameHeader& h) { h.offset = ~0ULL; }, "past the end"},
-      {[](FrameHeader& h) { h.offset = h.length = 50; }, "without its beginning"},
+      {[](FrameHeader& h) { h.offset = h.length = 48, h.position += 48; }, "does not continue its lane"},
       {[](FrameHeader& h) { h.length = tcp::kMaxFrame + 1, h.message_bytes = 1 << 30; },
        "a frame of 262145 bytes"},
   };
@@ -183,8 +195,9 @@ TEST(nonsense_on_the_wire_is_refused) {
 TEST(frames_that_do_not_fit_together_are_refused) {
   const std::string half(50, 'a');
   const std::vector<std::pair<std::function<void(tcp::FrameHeader&)>, std::string>> mistakes = {
-      {[](tcp::FrameHeader& h) { h.offset = 0; }, "inside another"},
-      {[](tcp::FrameHeader& h) { h.offset = 49; }, "does not continue"},
+      {[](tcp::FrameHeader& h) { h.offset = 0, h.position -= 50; }, "does not continue its lane"},
+      {[](tcp::FrameHeader& h) { h.offset = 49, h.position -= 1; }, "does not continue its lane"},
+      {[](tcp::FrameHeader& h) { h.offset = 42; }, "inside another"},
       {[](tcp::FrameHeader& h) { h.sequence ^= 1; }, "does not continue"},
       {[](tcp::FrameHeader& h) { h.fingerprint ^= 1; }, "does not continue"},
       {[](tcp::FrameHeader& h) { h.message_bytes += 1; }, "does not continue"},
@@ -195,6 +208,7 @@ TEST(frames_that_do_not_fit_together_are_refused) {
     header.length = 50;
     bare.write(header, half);
     header.offset = 50;
+    header.position += 50;
     spoil(header);
     bare.write(header, half);
     rest(2ms);
@@ -212,6 +226,7 @@ TEST(more_than_credit_is_refused) {
   header.message_bytes = 8 << 20;
   for (int i = 0; i < 4; ++i) {
     header.offset = i * piece.size();
+    header.position = tcp::kMessageCharge + header.offset;
     if (i < 3) bare.write(header, piece);
     if (i == 3) bare.write(header);
     for (int k = 0; k < 5 && i < 3; ++k) rest(2ms), bare.endpoint->poll();

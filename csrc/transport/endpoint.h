@@ -47,10 +47,19 @@ class Endpoint {
   virtual bool poll() = 0;
   // A look at whether the peer is alive that may cost a system call; the waiting loop calls it now and then.
   virtual void check() = 0;
-  // A descriptor that becomes readable when something came in, or -1 (shared memory: the doorbell wakes us).
-  virtual int descriptor() const = 0;
-  // True when output is stuck for want of room in the socket, so that the waiter also waits for writability.
-  virtual bool wants_write() const = 0;
+  // Descriptors that become readable when something came in, and whether the waiter also waits for room to
+  // write; none for shared memory, where the doorbell wakes us. As they were at the end of the last poll.
+  struct Watched {
+    int descriptor;
+    bool write;
+    friend bool operator==(const Watched&, const Watched&) = default;
+  };
+  virtual std::vector<Watched> descriptors() const { return {}; }
+  // Grows whenever `descriptors` would give another answer.
+  virtual std::uint64_t changes() const { return 0; }
+  // Tells the peer what this rank has taken, before this rank turns to something else and nobody drives the
+  // endpoint any more. Cheap if the peer knows.
+  virtual void acknowledge() {}
   // Tells the peer of a fault; needs no credit. Does nothing where peers read each other's fault records.
   virtual void post_fault(const Fault&) {}
   // The first fault that the peer told us of.
@@ -59,6 +68,8 @@ class Endpoint {
   virtual Counters counters() const { return counters_; }
   // Of a transport that has links: each, in the order in which they were given; else none.
   virtual std::vector<LinkState> links() const { return {}; }
+  // Cuts a link, for drills: what follows is what a lost cable brings. Throws std::invalid_argument.
+  virtual void cut(std::size_t) { throw std::invalid_argument("this transport has no links"); }
 
  protected:
   Counters counters_;

@@ -2,6 +2,7 @@
 
 #include <sys/eventfd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <stdexcept>
 #include <string>
@@ -100,9 +101,10 @@ void Fabric::add_tcp(int peer, const std::vector<int>& socket_fds) {
   auto endpoint = make_tcp_endpoint(peer, socket_fds);
   std::lock_guard lock(mutex_);
   require_free(peer);
-  waiter_.add_descriptor(endpoint->descriptor());
   const int count = driven_count_.load(std::memory_order_relaxed);
-  driven_[static_cast<std::size_t>(count)].endpoint = endpoint.get();
+  Driven& driven = driven_[static_cast<std::size_t>(count)];
+  driven.endpoint = endpoint.get();
+  watch(driven, endpoint->descriptors());
   endpoints_[static_cast<std::size_t>(peer)] = std::move(endpoint);
   driven_count_.store(count + 1, std::memory_order_release);
 }
@@ -142,18 +144,40 @@ bool Fabric::drive(Driven& driven) {
   Endpoint& endpoint = *driven.endpoint;
   try {
     const bool moved = endpoint.poll();
-    std::lock_guard lock(driven.mutex);
-    if (const bool wanted = endpoint.wants_write(); wanted != driven.wants_write) {
-      waiter_.want_write(endpoint.descriptor(), wanted);
-      driven.wants_write = wanted;
+    if (endpoint.changes() != driven.changes.load(std::memory_order_relaxed)) {
+      std::lock_guard lock(driven.mutex);
+      driven.changes.store(endpoint.changes(), std::memory_order_relaxed);
+      watch(driven, endpoint.descriptors());
     }
     return moved;
   } catch (const PeerLostError&) {
     // For who needs that peer to find out, by its lanes or by check(); others go on.
     driven.lost = true;
-    waiter_.remove_descriptor(endpoint.descriptor());
+    std::lock_guard lock(driven.mutex);
+    watch(driven, {});
     return true;
   }
+}
+
+// Tells the waiter what has changed.
+void Fabric::watch(Driven& driven, std::vector<Endpoint::Watched> descriptors) {
+  const auto find = [](std::vector<Endpoint::Watched>& list, int descriptor) {
+    return std::ranges::find(list, descriptor, &Endpoint::Watched::descriptor);
+  };
+  for (const auto& old : driven.watched)
+    if (find(descriptors, old.descriptor) == descriptors.end()) waiter_.remove_descriptor(old.descriptor);
+  for (const auto& now : descriptors) {
+    const auto old = find(driven.watched, now.descriptor);
+    if (old == driven.watched.end()) waiter_.add_descriptor(now.descriptor);
+    if (old == driven.watched.end() ? now.write : now.write != old->write)
+      waiter_.want_write(now.descriptor, now.write);
+  }
+  driven.watched = std::move(descriptors);
+}
+
+void Fabric::acknowledge() {
+  const int count = driven_count_.load(std::memory_order_acquire);
+  for (int i = 0; i < count; ++i) driven_[static_cast<std::size_t>(i)].endpoint->acknowledge();
 }
 
 // The endpoints that exist now; they live as long as the fabric.

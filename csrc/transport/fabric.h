@@ -53,6 +53,7 @@ class Fabric {
   std::string why_not_single_copy(int peer);
   Counters counters(int peer) { return endpoint(peer).counters(); }
   std::vector<LinkState> links(int peer) { return endpoint(peer).links(); }
+  void cut_link(int peer, std::size_t link) { endpoint(peer).cut(link); }
 
   Segment& segment() { return *segment_; }
   // Segment of a peer on this node, or nullptr: its arrival line and fault record can be read there.
@@ -62,6 +63,8 @@ class Fabric {
   // Drives every endpoint that needs driving (sockets). True if anything moved. One load when there are none.
   // A peer that is lost is left alone from then on: who needs it is told by its lanes and by check().
   bool poll();
+  // Tells peers what this rank has taken from them, before a call returns and nobody drives their endpoints.
+  void acknowledge();
   // Looks at every peer's life. Throws PeerLostError.
   void check();
   void forget(std::uint32_t communicator);
@@ -69,8 +72,9 @@ class Fabric {
  private:
   struct Driven {
     Endpoint* endpoint = nullptr;
-    std::mutex mutex;          // so that the waiter is told the newest
-    bool wants_write = false;  // as the waiter was told
+    std::mutex mutex;                        // so that the waiter is told the newest
+    std::vector<Endpoint::Watched> watched;  // as the waiter was told
+    std::atomic<std::uint64_t> changes{0};   // of the endpoint, by then
     std::atomic<bool> lost{false};
   };
 
@@ -79,6 +83,7 @@ class Fabric {
   void add_thread(int peer, const Fabric& other);
   bool drive(Driven& driven);
   void add_neighbour(ShmPeer&& how, const char* transport);
+  void watch(Driven& driven, std::vector<Endpoint::Watched> descriptors);
   std::vector<Endpoint*> all() const;
 
   const int rank_;

@@ -31,12 +31,17 @@ class Lane {
   // Accepts bytes of the begun message as `push` does, but leaves them where they are for the peer to read
   // there; returns how many. 0 where that cannot be, or is not worth it: push them.
   virtual std::size_t lend(const std::byte*, std::size_t) { return 0; }
-  // Takes back whatever was lent, for a call that has failed: once this returns, the peer uses no byte that
-  // it has not read yet. Nothing more is sent on this lane.
+  // Gives the caller's memory back, for a call that has failed: once this returns, neither this side nor the
+  // peer uses a byte from there that it has not read yet. No further message is begun on this lane.
   virtual void recall() {}
   // True when the transport no longer reads any byte from the caller's memory (its span may be
   // overwritten).
   virtual bool released() = 0;
+  // Where a transport can tell messages apart that are on their way: a number, never 0, that grows with what
+  // is pushed, and whether what was pushed before it is released. Else 0: wait for `released` between
+  // messages.
+  virtual std::uint64_t mark() const { return 0; }
+  virtual bool released_before(std::uint64_t) { return released(); }
 
   // -- Receiving: look at the envelope, take its bytes; the message ends by itself with its last byte.
   // The envelope of the message at the head, or nullptr while there is none. Stays until its last byte is

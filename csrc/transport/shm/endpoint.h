@@ -41,8 +41,6 @@ class ShmEndpoint final : public Endpoint {
   // Throws PeerLostError at the second look that finds the peer dead: what it published before it died is
   // there to be taken between the two.
   void check() override;
-  int descriptor() const override { return -1; }
-  bool wants_write() const override { return false; }
   Counters counters() const override;
   const PeerMemory& memory() const { return peer_.memory; }
 

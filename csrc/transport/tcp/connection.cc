@@ -6,20 +6,18 @@
 #include <system_error>
 #include <utility>
 
-#include "transport/descriptor.h"
-
 namespace pycomm::tcp {
-namespace {
 
-constexpr std::size_t kSlice = kMaxFrame;  // of 32 to 256 KiB the largest takes the least time on the CPU
-constexpr std::size_t kPendingLimit = 64 << 10;  // small frames are copied until so much is pending
-constexpr std::size_t kLeft = 16 << 10;          // a payload at least so large is left for a direct read
-constexpr int kSteps = 64;                       // of reading, in one call
-
-}  // namespace
-
-Connection::Connection(int peer, int socket_fd, const TcpOptions& options)
-    : peer_(peer), options_(options), socket_(socket_fd, options) {}
+Connection::Connection(int peer, std::vector<Descriptor> sockets, const TcpOptions& options)
+    : peer_(peer), options_(options) {
+  if (sockets.empty() || sockets.size() > kMaxLinks)
+    throw std::invalid_argument("an endpoint takes 1 to " + std::to_string(kMaxLinks) + " sockets, not " +
+                                std::to_string(sockets.size()));
+  const bool resumes = sockets.size() > 1;
+  for (std::size_t i = 0; i < sockets.size(); ++i)
+    links_.push_back(
+        std::make_unique<Link>(static_cast<std::uint16_t>(i), sockets[i].release(), options, resumes));
+}
 
 Connection::~Connection() {
   if (lost_.empty()) leave();
@@ -60,132 +58,79 @@ bool Connection::undelivered() const {
   return std::ranges::any_of(lanes_, [](const auto& entry) { return entry.second->undelivered(); });
 }
 
-// -- Sending.
+// -- Driving.
 
-bool Connection::send_small(const Frame& frame) {
-  flush();
-  if (outbox_.write({&frame, 1}) == 1) return true;
-  full_ = true;
-  if (outbox_.pending() > kPendingLimit) return false;
-  outbox_.append(frame);
-  return true;
-}
-
-// A lane that has had its turn lets another go first if that one found the socket full meanwhile.
-std::size_t Connection::send_large(const TcpLane& lane, std::span<const std::byte> bytes) {
-  if (last_ == &lane && refused_ != nullptr) {
-    refused_ = nullptr;
-    return 0;
-  }
-  flush();
-  std::array<Frame, Outbox::kFrames> frames;
-  std::size_t count = 0;
-  for (std::size_t at = 0; at < bytes.size() && count < frames.size(); at += kSlice) {
-    const std::size_t length = std::min(kSlice, bytes.size() - at);
-    frames[count++] = {lane.header(*lane.sending_, lane.offset_ + at, length), bytes.data() + at};
-  }
-  const std::size_t sent = outbox_.write({frames.data(), count});
-  if (sent < count) full_ = true;
-  if (sent == 0) {
-    if (last_ != &lane) refused_ = &lane;
-    return 0;
-  }
-  last_ = &lane;
-  if (refused_ == &lane) refused_ = nullptr;
-  return std::min(bytes.size(), sent * kSlice);
-}
-
-void Connection::send_control(const Frame& frame) {
-  outbox_.append(frame);
-  flush();
-}
-
-bool Connection::flush() { return outbox_.flush(); }
-
-bool Connection::wants_write() const {
+bool Connection::poll() {
   const Lock lock(*this);
-  if (!goodbye_) told_write_ = lost_.empty() && (wants_write_ || full_ || outbox_.pending() != 0);
-  return told_write_;
-}
-
-// -- Receiving.
-
-void Connection::start_reading() {
-  steps_ = kSteps;
-  inbox_.expect_more();
-}
-
-bool Connection::can_read() const {
-  if (!lost_.empty() || steps_ == 0) return false;
-  return !inbox_.dry() || inbox_.size() >= (left_ != 0 ? 1 : sizeof(FrameHeader));
-}
-
-std::size_t Connection::advance(TcpLane* lane, std::span<std::byte> to) {
-  --steps_;
-  if (left_ == 0) {
-    inbox_.size() >= sizeof(FrameHeader) ? enter(inbox_.header()) : inbox_.fill();
-    return 0;
+  bool moved = false;
+  std::uint64_t before = 0, after = 0;
+  for (auto& link : links_) {
+    link->wants_write = std::exchange(link->full, false);
+    if (link->alive()) moved |= link->flush();
+    before += link->inbox().progress();
   }
-  const bool direct = lane != nullptr && lane == receiving_ && lane->direct();
-  const std::span<std::byte> target = direct ? to.first(std::min(to.size(), left_)) : room();
-  const std::size_t got = inbox_.payload(target, target.size() == left_, large_);
-  left_ -= got;
-  if (got == 0) return 0;
-  if (direct) {
-    lane->messages_.front().received += got;
-    lane->take(got);
-  } else if (receiving_ == nullptr) {
-    if (left_ == 0) end_fault();
-  } else if (!receiving_->closed()) {
-    receiving_->stored(got);
+  moved |= resume();
+  start_reading();
+  for (auto& link : links_)
+    while (link->can_read() && !leave_for_direct_read(*link)) advance(*link);
+  settle();
+  for (auto& link : links_) after += link->inbox().progress();
+  moved |= before != after;
+  if (!single()) {
+    if (!moved) pay();
+    watch_silence();
   }
-  return direct ? got : 0;
+  note_changes();
+  if (!lost_.empty() && !goodbye_ && !undelivered()) must_live();
+  return moved;
 }
 
-// Where payload goes that nobody is waiting for.
-std::span<std::byte> Connection::room() {
-  if (receiving_ == nullptr) return std::span(fault_payload_).last(left_);
-  if (receiving_->closed()) return std::span(discarded_).first(std::min(left_, discarded_.size()));
-  return receiving_->room(left_);
+void Connection::check() {
+  const Lock lock(*this);
+  for (auto& link : links_)
+    if (link->alive()) link->socket().look();
+  settle();
+  if (!goodbye_) must_live();
 }
 
-void Connection::enter(const FrameHeader& header) {
-  if (const std::string what = nonsense(header); !what.empty()) return nonsense_came(what);
-  if (header.kind == FrameKind::kGoodbye) {
-    goodbye_ = true;
-    return lose("said goodbye and closed its connection");
+void Connection::must_live() const {
+  if (!lost_.empty()) throw PeerLostError(peer_, "rank " + std::to_string(peer_) + " " + lost_);
+}
+
+std::vector<Endpoint::Watched> Connection::descriptors() const {
+  const Lock lock(*this);
+  std::vector<Watched> watched;
+  for (const auto& link : links_)
+    if (link->told_alive) watched.push_back({link->socket().fd(), link->told_write});
+  return watched;
+}
+
+void Connection::note_changes() {
+  bool changed = false;
+  for (auto& link : links_) {
+    const bool write = link->alive() && (link->wants_write || link->full || link->pending());
+    changed |= std::exchange(link->told_alive, link->alive()) != link->alive();
+    changed |= std::exchange(link->told_write, write) != write;
   }
-  if (header.kind == FrameKind::kFault) return enter_fault(header);
-  TcpLane& lane = lane_at(header.communicator, header.lane);
-  if (strange_lanes_ > kMaxStrangeLanes)
-    return nonsense_came("frames on too many lanes that nobody uses here");
-  if (!lane.acknowledge(header.acknowledged)) return nonsense_came("an acknowledgement of what was not sent");
-  if (header.kind == FrameKind::kCredit) return;
-  if (const std::string what = lane.enter(header); !what.empty()) return nonsense_came(what);
-  receiving_ = &lane;
-  left_ = header.length;
-  large_ = header.length >= kLeft;
-  lane.eager = true;
+  if (changed) changes_.fetch_add(1, std::memory_order_release);
 }
 
-void Connection::enter_fault(const FrameHeader& header) {
-  receiving_ = nullptr;
-  left_ = header.length;
-  large_ = false;
-  fault_header_ = header;
-  fault_payload_.resize(header.length);
+std::vector<LinkState> Connection::links() const {
+  const Lock lock(*this);
+  std::vector<LinkState> states;
+  for (const auto& link : links_) states.push_back(link->state());
+  return states;
 }
 
-void Connection::end_fault() {
-  if (fault_) return;
-  FaultFrame frame;
-  std::memcpy(&frame, fault_payload_.data(), sizeof frame);
-  const auto* text = reinterpret_cast<const char*>(fault_payload_.data());
-  fault_ = {frame.kind, frame.culprit, fault_header_.communicator, fault_header_.sequence,
-            std::string(text + sizeof frame, fault_payload_.size() - sizeof frame)};
+void Connection::cut(std::size_t link) {
+  const Lock lock(*this);
+  if (link >= links_.size())
+    throw std::invalid_argument("there is no link " + std::to_string(link) + " of " +
+                                std::to_string(links_.size()));
+  links_[link]->socket().cut();
 }
 
-// -- Faults, life and death.
+// -- Faults.
 
 void Connection::post_fault(const Fault& fault) {
   const Lock lock(*this);
@@ -208,81 +153,88 @@ std::optional<Fault> Connection::fault() {
   return fault_;
 }
 
-std::vector<LinkState> Connection::links() const {
-  const Lock lock(*this);
-  return {{counters_.sent_bytes, counters_.received_bytes, lost_}};
-}
+// -- Loss of a link, and of the peer.
 
-bool Connection::poll() {
-  const Lock lock(*this);
-  wants_write_ = std::exchange(full_, false);
-  const bool moved = flush();
-  const std::uint64_t before = inbox_.progress();
-  start_reading();
-  while (can_read()) {
-    if (left_ >= kLeft && receiving_ != nullptr && receiving_->direct() &&
-        std::exchange(receiving_->eager, false))
-      break;
-    advance();
-  }
-  settle();
-  if (!lost_.empty() && !goodbye_ && !undelivered()) must_live();
-  return moved || inbox_.progress() != before;
-}
-
-void Connection::check() {
-  const Lock lock(*this);
-  socket_.look();
-  settle();
-  if (!goodbye_) must_live();
-}
-
-void Connection::must_live() const {
-  if (!lost_.empty()) throw PeerLostError(peer_, "rank " + std::to_string(peer_) + " " + lost_);
+void Connection::settle() {
+  for (auto& link : links_)
+    if (link->alive() && link->socket().broken()) bury(*link);
 }
 
 // What came before the end goes into the windows first: credit sees to it that they have room.
-void Connection::settle() {
-  if (!lost_.empty() || !socket_.broken()) return;
+void Connection::bury(Link& link) {
   do {
-    start_reading();
-    while (can_read()) advance();
-  } while (lost_.empty() && steps_ == 0);
-  if (!lost_.empty()) return;
+    link.start_reading();
+    while (link.can_read()) advance(link);
+  } while (link.alive() && link.spent());
+  if (!link.alive()) return;
   std::string why = "closed its connection";
-  if (left_ != 0 || inbox_.size() != 0) why += " in the middle of a frame";
-  if (socket_.error() != 0) why += " (" + std::generic_category().message(socket_.error()) + ")";
-  lose(why);
+  if (link.arriving.left != 0 || link.inbox().size() != 0) why += " in the middle of a frame";
+  if (const int error = link.socket().error(); error != 0)
+    why += " (" + std::generic_category().message(error) + ")";
+  drop(link, why);
+}
+
+void Connection::drop(Link& link, const std::string& why) {
+  link.end(why);
+  if (std::ranges::none_of(links_, [](const auto& each) { return each->alive(); }))
+    return lose(goodbye_
+                    ? "said goodbye and closed its connection"
+                    : why + (single() ? "" : ", the last of " + std::to_string(links_.size()) + " links"));
+  if (goodbye_) return;
+  for (Sent& sent : link.unacknowledged()) {
+    if (sent.lane != nullptr) sent.lane->orphaned(begin_of(sent.header));
+    if (sent.header.kind != FrameKind::kPing) orphans_.push_back(std::move(sent));
+  }
+  link.unacknowledged().clear();
+  FrameHeader header;
+  header.kind = FrameKind::kLinkLost;
+  header.position = link.index();
+  send_control({header, nullptr});
+  resume();
 }
 
 void Connection::nonsense_came(const std::string& what) { lose("sent nonsense, protocol error: " + what); }
 
 void Connection::lose(const std::string& why) {
   lost_ = why;
-  left_ = 0;
-  // Nobody hears of a goodbye from `poll`, so nobody takes the descriptor out of what ends a sleep.
-  goodbye_ ? socket_.retire() : socket_.hang_up();
+  for (auto& link : links_)
+    if (link->alive()) link->end(why);
 }
 
-// Closing a socket with unread input would discard what is still on its way out, so input is read and dropped
-// until the peer's machine has everything.
+// Before the goodbye, which nothing may follow, everything reaches the peer's machine, over whatever links
+// are left.
 void Connection::leave() {
-  FrameHeader goodbye;
-  goodbye.kind = FrameKind::kGoodbye;
-  send_control({goodbye, nullptr});
-  using Clock = std::chrono::steady_clock;
   const auto deadline = Clock::now() + options_.linger;
-  const iovec piece{discarded_.data(), discarded_.size()};
-  bool finished = false;
-  while (!socket_.broken() && Clock::now() < deadline) {
-    while (socket_.read({&piece, 1}) == piece.iov_len) continue;
-    flush();
-    if (outbox_.pending() == 0) {
-      if (!std::exchange(finished, true)) socket_.finish_writing();
-      if (socket_.unacknowledged() == 0) break;
-    }
-    socket_.wait(outbox_.pending() != 0, std::chrono::milliseconds(1));
+  if (!single() && !drain(deadline)) return;
+  FrameHeader header;
+  header.kind = FrameKind::kGoodbye;
+  for (auto& link : links_) {
+    Frame goodbye{header, nullptr};
+    if (link->alive()) link->append(goodbye);
   }
+  drain(deadline);
+}
+
+// Closing a socket with unread input would discard what is still on its way out, so input is read as always
+// until the peer's machine has everything. False if that took too long.
+bool Connection::drain(Clock::time_point deadline) {
+  while (lost_.empty()) {
+    bool done = true;
+    start_reading();
+    for (auto& link : links_) {
+      while (link->can_read()) advance(*link);
+      if (!link->alive()) continue;
+      link->flush();
+      done = done && !link->pending() && link->socket().unacknowledged() == 0;
+    }
+    settle();
+    if (done && !resume() && orphans_.empty()) return true;
+    if (Clock::now() >= deadline) return false;
+    const auto waiting = std::ranges::find_if(links_, [](const auto& link) { return link->alive(); });
+    if (waiting != links_.end())
+      (*waiting)->socket().wait((*waiting)->pending(), std::chrono::milliseconds(1));
+  }
+  return false;
 }
 
 }  // namespace pycomm::tcp
@@ -293,9 +245,7 @@ std::unique_ptr<Endpoint> make_tcp_endpoint(int peer, const std::vector<int>& so
                                             const TcpOptions& options) {
   std::vector<Descriptor> sockets;
   for (const int fd : socket_fds) sockets.emplace_back(fd);
-  if (sockets.size() != 1)
-    throw std::invalid_argument("an endpoint takes one socket, not " + std::to_string(sockets.size()));
-  return std::make_unique<tcp::Connection>(peer, sockets.front().release(), options);
+  return std::make_unique<tcp::Connection>(peer, std::move(sockets), options);
 }
 
 }  // namespace pycomm

@@ -1,4 +1,4 @@
-// What is on its way out of a connection: frames, in the order in which they were accepted.
+// What is on its way out of a link: frames, in the order in which they were accepted.
 #pragma once
 
 #include <cstddef>

@@ -5,7 +5,6 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
-#include <sys/eventfd.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -105,8 +104,6 @@ void Socket::wait(bool for_room, std::chrono::milliseconds time) const {
   ::poll(&entry, 1, static_cast<int>(time.count()));
 }
 
-void Socket::finish_writing() { shutdown(fd_, SHUT_WR); }
-
 int Socket::unacknowledged() const {
   int bytes = 0;
   return internet_ && ioctl(fd_, SIOCOUTQ, &bytes) == 0 ? bytes : 0;
@@ -117,12 +114,6 @@ void Socket::hang_up() {
   shutdown(fd_, SHUT_RDWR);
 }
 
-void Socket::retire() {
-  hang_up();
-  const int silent = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  if (silent < 0) return;
-  dup3(silent, fd_, O_CLOEXEC);
-  close(silent);
-}
+void Socket::cut() { shutdown(fd_, SHUT_RDWR); }
 
 }  // namespace pycomm::tcp

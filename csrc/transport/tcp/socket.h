@@ -32,15 +32,12 @@ class Socket {
 
   // Waits at most `time` for something to read, or, if wanted, for room to write.
   void wait(bool for_room, std::chrono::milliseconds time) const;
-  // No more will be written; the peer reads what was, then the end.
-  void finish_writing();
   // Bytes that the peer's machine has not yet acknowledged. 0 where that cannot be known.
   int unacknowledged() const;
-  // Ends the connection both ways.
+  // Ends the connection both ways; nothing more is read or written.
   void hang_up();
-  // Closes the connection but keeps the number of the descriptor, which never becomes readable again: whoever
-  // sleeps on it is not woken over and over by the end of the stream.
-  void retire();
+  // As if a wire had been cut: both sides come to notice by themselves.
+  void cut();
 
  private:
   int configure(const TcpOptions& options);  // errno, or 0

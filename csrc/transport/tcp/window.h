@@ -11,52 +11,34 @@
 
 namespace pycomm::tcp {
 
-// Places are congruent to offsets within the message modulo 8, so that no element of up to 8 bytes is split
-// by the end of the ring. Messages lie one behind the other; whose byte is whose is the lane's business.
-// Credit keeps the contents within kWindow: a message is charged more than the 7 bytes that aligning it may
-// cost.
+// Every position of the lane has its place, so that bytes may come in any order; which are there is the
+// lane's business. Credit sees to it that no two positions of one place are in use. Messages begin at
+// multiples of 8, so no element of up to 8 bytes is split by the end of the ring.
 class Window {
  public:
-  bool empty() const { return read_ == written_; }
+  // Nothing is held: the next room is at the beginning, so that the same few pages stay in the cache.
+  void restart(std::uint64_t position) { origin_ = position / 8 * 8; }
 
-  // Room for the next byte of a message, at `offset` in it, and for up to `bytes` in all.
-  std::span<std::byte> room(std::uint64_t offset, std::size_t bytes) {
+  // Room for up to `bytes` bytes from a position on; as many as lie in one piece.
+  std::span<std::byte> room(std::uint64_t position, std::size_t bytes) {
     if (!ring_) ring_ = std::make_unique_for_overwrite<std::byte[]>(kWindow);  // pages come when touched
-    if (empty()) {
-      read_ = written_ = offset % 8;  // start over: the same few pages stay in the cache
-    } else if (offset == 0) {
-      written_ = aligned(written_);
-    }
-    return piece(written_, std::min<std::uint64_t>(bytes, kWindow - (written_ - read_)));
+    return piece(position, bytes);
   }
-  void written(std::size_t bytes) { written_ += bytes; }
-
-  // The next bytes of the head message, of which `bytes` are here; as many as lie in one piece.
-  std::span<const std::byte> next(std::uint64_t bytes) {
-    return bytes == 0 ? std::span<std::byte>() : piece(read_, bytes);
+  // Likewise what is there.
+  std::span<const std::byte> at(std::uint64_t position, std::size_t bytes) const {
+    return bytes == 0 ? std::span<std::byte>() : piece(position, bytes);
   }
-  void taken(std::size_t bytes) { read_ += bytes; }
-  // The head message is complete: go on to where the one behind it begins.
-  void end_message() {
-    if (!empty()) read_ = aligned(read_);
-  }
-
   // Gives the memory back.
-  void clear() {
-    ring_.reset();
-    read_ = written_ = 0;
-  }
+  void clear() { ring_.reset(); }
 
  private:
-  static std::uint64_t aligned(std::uint64_t place) { return (place + 7) / 8 * 8; }
-  std::span<std::byte> piece(std::uint64_t place, std::uint64_t bytes) {
-    const std::size_t at = place % kWindow;
-    return {ring_.get() + at, std::min<std::size_t>(bytes, kWindow - at)};
+  std::span<std::byte> piece(std::uint64_t position, std::size_t bytes) const {
+    const std::size_t at = (position - origin_) % kWindow;
+    return {ring_.get() + at, std::min(bytes, kWindow - at)};
   }
 
   std::unique_ptr<std::byte[]> ring_;
-  std::uint64_t read_ = 0;
-  std::uint64_t written_ = 0;
+  std::uint64_t origin_ = 0;  // position whose place is the beginning of the ring
 };
 
 }  // namespace pycomm::tcp
