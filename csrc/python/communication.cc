@@ -187,6 +187,10 @@ void bind_fabric(py::module_& m) {
           "links", [](PyFabric& f, int peer) { return f.fabric->links(peer); }, py::arg("peer"),
           "The links of a TCP peer, in the order in which they were given; none for another transport.")
       .def(
+          "cut_link", [](PyFabric& f, int peer, std::size_t link) { f.fabric->cut_link(peer, link); },
+          py::arg("peer"), py::arg("link"),
+          "Cuts a link, for drills: both sides come to notice, as of a broken cable.")
+      .def(
           "set_waiting",
           [](PyFabric& f, std::int64_t spin_ns, std::int64_t yield_ns, std::int64_t nap_ns) {
             using std::chrono::nanoseconds;

@@ -16,20 +16,6 @@ Pair tiny_unix_pair() {
   return fds;
 }
 
-// `lanes` lanes of one communicator, both ways at once.
-void add_traffic(Side& a, Side& b, std::uint32_t communicator, int lanes, int count, std::size_t largest) {
-  for (std::uint16_t lane = 0; lane < lanes; ++lane) {
-    const auto taking = static_cast<Taking>(lane % 3);
-    const std::uint64_t seed = communicator * 1000 + lane * 2;
-    const Messages there = random_messages(seed, count, largest),
-                   back = random_messages(seed + 1, count, largest);
-    a.senders.emplace_back(a.endpoint.lane(communicator, lane), there);
-    b.receivers.emplace_back(b.endpoint.lane(communicator, lane), there, taking);
-    b.senders.emplace_back(b.endpoint.lane(communicator, lane), back);
-    a.receivers.emplace_back(a.endpoint.lane(communicator, lane), back, taking);
-  }
-}
-
 void both_ways(Pair fds, int lanes, int count, std::size_t largest) {
   auto [one, two] = endpoints(fds);
   Side a(*one), b(*two);

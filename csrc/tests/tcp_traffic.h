@@ -59,9 +59,14 @@ inline Pair internet_pair(int family, int bytes = 0) {
   return {client, server};
 }
 
-inline std::pair<std::unique_ptr<Endpoint>, std::unique_ptr<Endpoint>> endpoints(Pair fds) {
-  return {make_tcp_endpoint(1, {fds.first}), make_tcp_endpoint(0, {fds.second})};
+using Endpoints = std::pair<std::unique_ptr<Endpoint>, std::unique_ptr<Endpoint>>;
+
+inline Endpoints endpoints(const std::vector<Pair>& links, const TcpOptions& options = {}) {
+  std::vector<int> one, two;
+  for (const Pair& fds : links) one.push_back(fds.first), two.push_back(fds.second);
+  return {make_tcp_endpoint(1, one, options), make_tcp_endpoint(0, two, options)};
 }
+inline Endpoints endpoints(Pair fds) { return endpoints(std::vector{fds}); }
 
 inline void rest(std::chrono::milliseconds time = 20ms) { std::this_thread::sleep_for(time); }
 
@@ -100,13 +105,14 @@ inline Messages random_messages(std::uint64_t seed, int count, std::size_t large
   return messages;
 }
 
-// Sends, a step at a time. What has been pushed and accepted is overwritten at once.
+// Sends, a step at a time. What has been released is overwritten and given back at once.
 class Sender {
  public:
   Sender(Lane& lane, Messages messages)
       : lane_(&lane), messages_(std::move(messages)), random_(messages_.seed) {}
   bool done() { return at_ == messages_.sizes.size() && lane_->released(); }
   bool step() {
+    give_back();
     if (at_ == messages_.sizes.size()) return false;
     const std::size_t size = messages_.sizes[at_];
     if (!begun_) {
@@ -118,11 +124,12 @@ class Sender {
     }
     const std::size_t wanted =
         std::min<std::size_t>(size - offset_, 1 + random_() % (random_() % 2 ? 100 : 300000));
-    scratch_.resize(wanted);
-    messages_.fill(at_, offset_, scratch_);
-    const std::size_t accepted = lane_->push(scratch_.data(), wanted);
-    std::fill(scratch_.begin(), scratch_.end(), std::byte{0xee});
+    std::vector<std::byte> piece(wanted);
+    messages_.fill(at_, offset_, piece);
+    const std::size_t accepted = lane_->push(piece.data(), wanted);
     CHECK(accepted <= wanted);
+    std::fill(piece.begin() + static_cast<std::ptrdiff_t>(accepted), piece.end(), std::byte{0xee});
+    if (accepted != 0) held_.emplace_back(lane_->mark(), std::move(piece));
     offset_ += accepted;
     if (offset_ == size) ++at_, begun_ = false;
     return accepted != 0;
@@ -130,10 +137,15 @@ class Sender {
   std::size_t sent_messages() const { return at_; }
 
  private:
+  void give_back() {
+    for (; !held_.empty() && lane_->released_before(held_.front().first); held_.pop_front())
+      std::ranges::fill(held_.front().second, std::byte{0xee});
+  }
+
   Lane* lane_;
   Messages messages_;
   std::mt19937_64 random_;
-  std::vector<std::byte> scratch_;
+  std::deque<std::pair<std::uint64_t, std::vector<std::byte>>> held_;  // by the lane's mark behind it
   std::size_t at_ = 0, offset_ = 0;
   bool begun_ = false;
 };
@@ -212,6 +224,7 @@ struct Side {
       if (!moved) std::this_thread::yield();
       if (Clock::now() > deadline) return check::fail(__FILE__, __LINE__, "nothing moved for a long time");
     }
+    endpoint.acknowledge();
   }
   bool done() {
     return std::ranges::all_of(senders, [](Sender& s) { return s.done(); }) &&
@@ -222,5 +235,20 @@ struct Side {
   std::deque<Sender> senders;
   std::deque<Receiver> receivers;
 };
+
+// `lanes` lanes of one communicator, both ways at once.
+inline void add_traffic(Side& a, Side& b, std::uint32_t communicator, int lanes, int count,
+                        std::size_t largest) {
+  for (std::uint16_t lane = 0; lane < lanes; ++lane) {
+    const auto taking = static_cast<Taking>(lane % 3);
+    const std::uint64_t seed = communicator * 1000 + lane * 2;
+    const Messages there = random_messages(seed, count, largest),
+                   back = random_messages(seed + 1, count, largest);
+    a.senders.emplace_back(a.endpoint.lane(communicator, lane), there);
+    b.receivers.emplace_back(b.endpoint.lane(communicator, lane), there, taking);
+    b.senders.emplace_back(b.endpoint.lane(communicator, lane), back);
+    a.receivers.emplace_back(a.endpoint.lane(communicator, lane), back, taking);
+  }
+}
 
 }  // namespace pycomm

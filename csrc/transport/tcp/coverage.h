@@ -33,7 +33,7 @@ class Coverage {
   // False if there are too many gaps now.
   bool add(std::uint64_t begin, std::uint64_t length) {
     std::uint64_t end = begin + length;
-    if (end <= next_) return true;
+    if (length == 0 || end <= next_) return true;
     if (begin <= next_ && early_.empty()) {
       next_ = end;
       return true;
