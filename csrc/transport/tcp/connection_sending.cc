@@ -32,7 +32,8 @@ Link& Connection::choose(std::size_t bytes) {
     const double rate = link->rate(now);
     const double seconds =
         static_cast<double>(link->unacknowledged_bytes() + bytes) / (rate > 0 ? rate : fastest);
-    if (best == nullptr || seconds < least) {
+    const bool tie = best != nullptr && seconds == least;
+    if (best == nullptr || seconds < least || (tie && link->state().sent_bytes < best->state().sent_bytes)) {
       best = link.get();
       least = seconds;
     }

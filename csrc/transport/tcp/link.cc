@@ -71,7 +71,7 @@ void Link::append(Frame& frame) {
 
 void Link::remember(Sent frame) {
   if (frame.lane != nullptr && frame.header.length > kCopyBytes) {
-    frame.at = Clock::now();
+    frame.start = pace_.start(unacknowledged_bytes_ == 0);
   } else {
     frame.keep_copy();
   }

@@ -27,7 +27,7 @@ struct Sent {
   TcpLane* lane = nullptr;  // of a data frame
   const std::byte* payload = nullptr;
   std::unique_ptr<std::byte[]> copy;
-  Clock::time_point at{};  // when the link took it, if it is large
+  Pace::Start start{};  // of a large one
 
   void keep_copy();
 };
@@ -137,18 +137,18 @@ bool Link::acknowledge(std::uint32_t taken, Released released) {
   acknowledged_ = taken;
   if (!resumes_) return true;
   std::size_t large = 0;
-  Clock::time_point first{};
+  Pace::Start start{};
   for (; news != 0; --news) {
     const Sent& frame = unacknowledged_.front();
-    if (frame.at != Clock::time_point{}) {
-      if (large == 0) first = frame.at;
+    if (frame.lane != nullptr && frame.header.length > kCopyBytes) {
+      start = frame.start;
       large += frame.header.length;
     }
     unacknowledged_bytes_ -= frame.header.length;
     released(frame);
     unacknowledged_.pop_front();
   }
-  if (large != 0) pace_.acknowledged(large, first, Clock::now());
+  if (large != 0) pace_.delivered(large, start);
   return true;
 }
 

@@ -4,32 +4,45 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 
 namespace pycomm::tcp {
 
 using Clock = std::chrono::steady_clock;
 
-// A mean over the last dozen acknowledgements, weighted by their bytes.
+// As BBR measures delivery (Cardwell et al., ACM Queue 14(5), 2016): what was delivered between a frame's
+// start and its acknowledgement, over that time. Of a link that was idle at the start this says only that it
+// is at least so fast.
 class Pace {
  public:
-  // Large frames of `bytes` in all were acknowledged at `now`; the first of them was sent at `sent`.
-  void acknowledged(std::size_t bytes, Clock::time_point sent, Clock::time_point now) {
-    const std::chrono::duration<double> taken = now - std::max(sent, last_);
-    bytes_ = bytes_ * kKept + static_cast<double>(bytes);
-    seconds_ = seconds_ * kKept + taken.count();
-    last_ = now;
+  struct Start {
+    Clock::time_point at{};
+    std::uint64_t delivered = 0;
+    bool idle = true;  // nothing else was under way
+  };
+  Start start(bool idle) const { return {Clock::now(), delivered_, idle}; }
+
+  // So many bytes were acknowledged, up to those of the frame that started so.
+  void delivered(std::size_t bytes, const Start& start) {
+    delivered_ += bytes;
+    const auto now = Clock::now();
+    const std::chrono::duration<double> time = now - start.at;
+    const double rate = static_cast<double>(delivered_ - start.delivered) / std::max(time.count(), 1e-9);
+    const double known = this->rate(now);
+    if (start.idle && (known == 0 || rate < known)) return;
+    rate_ = rate > known ? rate : known + (rate - known) / kPatience;
+    known_at_ = now;
   }
   // Bytes per second; 0 when not known, or not for a while: conditions change.
-  double rate(Clock::time_point now) const {
-    return seconds_ > 0 && now - last_ < kFresh ? bytes_ / seconds_ : 0;
-  }
+  double rate(Clock::time_point now) const { return now - known_at_ < kFresh ? rate_ : 0; }
 
  private:
-  static constexpr double kKept = 0.875;
+  static constexpr double kPatience = 8;  // samples that it takes to believe that a link has become slower
   static constexpr std::chrono::seconds kFresh{1};
 
-  double bytes_ = 0, seconds_ = 0;
-  Clock::time_point last_{};
+  std::uint64_t delivered_ = 0;
+  double rate_ = 0;
+  Clock::time_point known_at_{};
 };
 
 }  // namespace pycomm::tcp
