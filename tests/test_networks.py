@@ -76,6 +76,21 @@ def test_ranks_of_one_host_that_share_no_memory_meet_on_loopback(lab: Lab, setti
     assert (lab.counters() - before).rail_bytes[1] < 10_000
 
 
+def test_a_rank_with_several_nics_uses_them_all(lab: Lab, tmp_path: Path) -> None:
+    """And the host that has one less has one link with each; with two streams, twice as many."""
+    profile = tmp_path / "profile"
+    profile.write_text('{"limits": {"streams": 2}}')
+    before = lab.counters()
+    said = run(lab.hosts, COUNT=str(COUNT), PYCOMM_ALGORITHM="direct", PYCOMM_PROFILE=str(profile))
+    moved = lab.counters() - before
+    right(said)
+    assert said[0]["nics"] == [2, 2, 1]
+    assert said[0]["rails"] == ["0: topology file"] * 3
+    assert [each["links"] for each in said] == [[4, 2], [4, 2], [2, 2]]
+    assert moved.sent[0][1] > COUNT  # half of the 4 · COUNT bytes that it sends to rank 1
+    assert moved.spine_bytes < 0.001 * 4 * COUNT
+
+
 # -- which NICs ------------------------------------------------------------------------------------
 
 
