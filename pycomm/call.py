@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pycomm._C import Bound, Request
+from pycomm._C import Prepared
 from pycomm.buffers import dtype_name
 from pycomm.collectives import REDUCTIONS, Kind, Shape
 from pycomm.errors import InvalidArgument
@@ -44,8 +44,7 @@ class Call(NamedTuple):
     """Ready to run."""
 
     kind: Kind
-    bound: Bound
-    request: Request
+    prepared: Prepared
     shape: Shape  # of the result
     dtype: np.dtype[Any]
     gives: bool  # whether this rank gets a result
@@ -56,9 +55,9 @@ class Call(NamedTuple):
 class CallTable:
     """The prepared calls of one communicator."""
 
-    def __init__(self, rank: int, size: int, bind: Callable[[Spec], tuple[Bound, Request]]) -> None:
+    def __init__(self, rank: int, size: int, bind: Callable[[Spec], Prepared]) -> None:
         self.calls: dict[tuple[Any, ...], Call] = {}
-        self._bound: dict[Spec, tuple[Bound, Request]] = {}
+        self._bound: dict[Spec, Prepared] = {}
         self._rank = rank
         self._size = size
         self._bind = bind
@@ -88,10 +87,10 @@ class CallTable:
             if len(self._bound) >= TABLE_LIMIT:
                 self._bound.clear()
             self._bound[spec] = self._bind(spec)
-        bound, request = self._bound[spec]
+        prepared = self._bound[spec]
         gives = kind.name not in ("reduce", "barrier") or (kind.name == "reduce" and key.root == self._rank)
         in_place = shape == key.shape and kind.in_place is not None and kind.in_place(self._rank, 1) == 0
-        call = Call(kind, bound, request, shape, key.dtype, gives, in_place, name == "bfloat16")
+        call = Call(kind, prepared, shape, key.dtype, gives, in_place, name == "bfloat16")
         if len(self.calls) >= TABLE_LIMIT:
             self.calls.clear()
         self.calls[tuple(key)] = call

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping
 from os import getpid
 from typing import Any
@@ -11,7 +10,7 @@ from numpy import ascontiguousarray, empty, may_share_memory, ndarray, uint16
 
 from pycomm import _C
 from pycomm.buffers import Array, as_array, check_result, offset_of
-from pycomm.call import Call, CallTable, Key
+from pycomm.call import Call, CallTable, Key, Spec
 from pycomm.errors import Error, InvalidArgument
 from pycomm.planning import Planning
 from pycomm.work import Work
@@ -27,11 +26,10 @@ class Runner:
         self._core: _C.Communicator | None = _C.Communicator(
             world.fabric, id, list(ranks), world.labels(ranks), world.profile.limits.slice_bytes
         )
-        self.table = CallTable(self._rank, len(ranks), self.planning.bind)
+        self.table = CallTable(self._rank, len(ranks), self._bind)
         self._calls = self.table.calls
         self._timeout_s = timeout_s
         self._pid = world.pid
-        self._busy = threading.Lock()
         world.members.add(self)
 
     def run(
@@ -40,12 +38,12 @@ class Runner:
         """Every collective comes through here; a call like an earlier one is a look-up and a call into
         C++.
         """
-        if not self._busy.acquire(False):
+        core = self._core
+        if core is None or getpid() != self._pid:
+            raise self._unusable(key[0].name)
+        if not core.enter():
             raise self._concurrent(key[0].name)
         try:
-            core = self._core
-            if core is None or getpid() != self._pid:
-                raise self._unusable(key[0].name)
             try:
                 call = self._calls.get(key) or self._prepare(key, timeout_s)
             except TypeError:
@@ -69,12 +67,12 @@ class Runner:
                 target = None if target is None else target.view(uint16)
             limit = self._timeout_s if timeout_s is None else _checked(timeout_s, call.kind.name)
             if async_op:
-                operation = core.start(call.bound, source, target, call.request, limit)
+                operation = core.start(call.prepared, source, target, limit)
                 return Work(core, operation, result, call.kind.name)
-            core.run(call.bound, source, target, call.request, limit)
+            core.run(call.prepared, source, target, limit)
             return result
         finally:
-            self._busy.release()
+            core.leave()
 
     def check_usable(self, what: str) -> None:
         """Raises the error that says why it cannot be used, if it cannot."""
@@ -90,6 +88,10 @@ class Runner:
     def _prepare(self, key: tuple[Any, ...], timeout_s: float | None) -> Call:
         self.planning.timeout_s = self._timeout_s if timeout_s is None else _checked(timeout_s, key[0].name)
         return self.table.prepare(Key(*key))
+
+    def _bind(self, spec: Spec) -> _C.Prepared:
+        assert self._core is not None
+        return self._core.prepare(*self.planning.bind(spec))
 
     def _contiguous(self, call: Call, x: Array, out: object) -> Array:
         """A copy of a strided input; in place there is none."""

@@ -240,31 +240,34 @@ def test_a_wait_that_is_too_short_is_not_the_end() -> None:
 
 
 def test_two_threads_on_one_communicator_are_refused() -> None:
-    inside = threading.Event()
+    over = threading.Event()
 
     def run(comm: Communicator) -> None:
+        comm.all_reduce(X)
         if comm.rank == 1:
-            inside.wait(10)
-            time.sleep(0.05)
+            over.wait(10)
             comm.all_reduce(X)
             return
         refused: list[BaseException] = []
+        before = comm.counters().peers[1].sent_messages
 
         def intrude() -> None:
-            inside.set()
-            limit = time.monotonic() + 5
-            while not refused and time.monotonic() < limit:
-                if comm._runner._busy.locked():
-                    try:
-                        comm.all_reduce(X)
-                    except InvalidArgument as error:
-                        refused.append(error)
+            while comm.counters().peers[1].sent_messages == before:  # then the other thread is inside
+                time.sleep(0.001)
+            for call in (lambda: comm.all_reduce(X), lambda: comm.all_reduce(X.tobytes(), async_op=True)):
+                try:
+                    call()
+                except InvalidArgument as error:
+                    refused.append(error)
+            over.set()
 
         other = threading.Thread(target=intrude)
         other.start()
         assert comm.all_reduce(X)[0] == 2
         other.join()
-        assert "another thread is inside a call" in str(refused[0])
+        assert len(refused) == 2
+        for error in refused:
+            assert str(error).startswith("all_reduce: another thread is inside a call on this communicator")
 
     threads(2, run)
 

@@ -108,16 +108,24 @@ def test_a_program_keeps_to_the_callers_buffers() -> None:
 
 def test_a_program_runs_only_where_its_ranks_are() -> None:
     fabric = _C.memory_fabrics(3)[0]
-    array = bytearray(np.ones(4, np.float32).tobytes())
     request = _C.Request("all_reduce", "sum", "float32", 4)
     for size, rank in ((3, 0), (2, 1)):
         goal = _C.Goal("all_reduce", size)
         program = _C.build(_C.Recipe(goal, [_C.Level([list(range(size))], "ring")]))[rank]
         bound = _C.Bound(program, goal, 4, "float32")
         communicator = _C.Communicator(fabric, 0, [0, 1], ["a", "b"])
-        for call in (communicator.run, communicator.start):
-            with pytest.raises(ValueError, match=f"rank {rank} of {size} cannot run as rank 0 of 2"):
-                call(bound, array, bytearray(16), request, 1.0)
+        with pytest.raises(ValueError, match=f"rank {rank} of {size} cannot run as rank 0 of 2"):
+            communicator.prepare(bound, request)
+
+
+def test_a_call_runs_only_where_it_was_prepared() -> None:
+    fabric = _C.memory_fabrics(2)[0]
+    one, other = (_C.Communicator(fabric, 0, [0, 1], ["a", "b"]) for _ in range(2))
+    bound = _C.Bound(programs()[0], GOAL, 4, "float32")
+    prepared = one.prepare(bound, _C.Request("all_reduce", "sum", "float32", 4))
+    for call in (other.run, other.start):
+        with pytest.raises(ValueError, match="prepared for another communicator"):
+            call(prepared, bytearray(16), bytearray(16), 1.0)
 
 
 @pytest.mark.parametrize(
@@ -134,7 +142,7 @@ def test_limits_of_a_communicator() -> None:
         _C.Communicator(fabric, 0, [0, 1], ["a", "b"], slice_bytes=0)
     bound = _C.Bound(programs()[0], GOAL, 4, "float32")
     array = bytearray(np.ones(4, np.float32).tobytes())
+    communicator = _C.Communicator(fabric, 0, [0, 1], ["a", "b"])
+    prepared = communicator.prepare(bound, _C.Request("all_reduce", "sum", "float32", 4))
     with pytest.raises(ValueError, match="a timeout must be a number"):
-        _C.Communicator(fabric, 0, [0, 1], ["a", "b"]).run(
-            bound, array, bytearray(16), _C.Request("all_reduce", "sum", "float32", 4), float("nan")
-        )
+        communicator.run(prepared, array, bytearray(16), float("nan"))

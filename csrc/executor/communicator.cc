@@ -1,5 +1,6 @@
 #include "executor/communicator.h"
 
+#include <mutex>
 #include <utility>
 
 #include "executor/progress.h"
@@ -7,25 +8,9 @@
 namespace pycomm {
 namespace {
 
-// Marks a thread as the one inside a blocking call; a second one is refused, for the order of the two calls
-// would be left to chance, and so would be whether the ranks agree on it.
-class Inside {
- public:
-  explicit Inside(std::atomic<std::thread::id>& caller) : caller_(caller) {
-    std::thread::id nobody{};
-    if (!caller_.compare_exchange_strong(nobody, std::this_thread::get_id()))
-      throw CallError(
-          ErrorKind::kInvalid, -1,
-          "another thread is inside a call on this communicator; give each thread a communicator of its "
-          "own (comm.split)");
-  }
-  ~Inside() { caller_.store(std::thread::id{}); }
-  Inside(const Inside&) = delete;
-  Inside& operator=(const Inside&) = delete;
-
- private:
-  std::atomic<std::thread::id>& caller_;
-};
+// Polls before a call counts as waiting: half a microsecond to a microsecond, in which a peer that calls at
+// the same time has answered.
+constexpr int kFirstPolls = 24;
 
 }  // namespace
 
@@ -55,50 +40,66 @@ void Communicator::check_usable() const {
   }
 }
 
-std::shared_ptr<Operation> Communicator::issue(const Order& order) {
-  if (fork_guard_.in_child()) check_usable();  // a mutex may be locked in the child for ever
-  auto operation = std::make_shared<Operation>();
-  const std::scoped_lock lock(issue_, baton_);
+// Puts the call in its place in the order of calls. For who holds the baton.
+void Communicator::issue(Operation& operation, const Order& order) {
   check_usable();
-  operation->order_ = order;
-  Call& call = operation->call_;
-  call.bound = order.bound.get();
-  call.request = order.request;
-  call.request.communicator = members_.communicator;
-  call.request.size = static_cast<std::uint32_t>(members_.size());
-  call.fingerprint = call.request.fingerprint();
-  call.sequence = ++sequence_;
-  call.begun = Clock::now();
-  call.deadline = call.begun + order.timeout;
-  queue_.push_back(operation);
-  pending_.fetch_add(1, std::memory_order_release);
-  return operation;
+  operation.order_ = order;
+  operation.call_.prepared = order.prepared;
+  operation.call_.sequence = ++sequence_;
+  operation.begun_ = false;
+  operation.done_.store(false, std::memory_order_relaxed);
 }
 
-void Communicator::run(const Order& order, const Interrupted& interrupted) {
-  const Inside inside(caller_);
-  const auto operation = issue(order);
-  const auto done = [&] { return operation->done(); };
-  if (!help(done, operation->call_.deadline, interrupted)) {
-    const std::scoped_lock lock(baton_);
-    if (!operation->done())
-      fail_all(std::make_exception_ptr(CallError(
-          ErrorKind::kTimedOut, -1,
-          operation->call_.request.text(operation->call_.sequence) + " did not begin in time, behind " +
-              std::to_string(queue_.size() - 1) + " earlier calls; wait for those first")));
+bool Communicator::begin(const Order& order) {
+  if (fork_guard_.in_child()) check_usable();  // the baton may be held in the child for ever
+  const std::scoped_lock lock(baton_);
+  issue(blocking_, order);
+  blocked_ = true;
+  if (started_.empty()) {
+    const int polls = members_.fabric->spins() ? kFirstPolls : 1;
+    for (int poll = 0; poll < polls && blocked_; ++poll) drive_front();
+    if (!blocked_) {
+      blocking_.check();
+      return true;
+    }
   }
-  operation->check();
+  blocking_.set_deadline();
+  return false;
+}
+
+void Communicator::finish(Interrupted interrupted) {
+  const auto done = [&] { return blocking_.done(); };
+  if (!help(done, blocking_.call_.deadline, interrupted)) {
+    const std::scoped_lock lock(baton_);
+    if (blocked_)
+      fail_all(std::make_exception_ptr(CallError(ErrorKind::kTimedOut, -1,
+                                                 blocking_.call_.text() + " did not begin in time, behind " +
+                                                     std::to_string(started_.size()) +
+                                                     " earlier calls; wait for those first")));
+  }
+  blocking_.check();
+}
+
+void Communicator::run(const Order& order, Interrupted interrupted) {
+  if (!begin(order)) finish(interrupted);
 }
 
 std::shared_ptr<Operation> Communicator::start(const Order& order) {
-  const Inside inside(caller_);
-  auto operation = issue(order);
+  if (fork_guard_.in_child()) check_usable();
+  auto operation = std::make_shared<Operation>();
+  {
+    const std::scoped_lock lock(baton_);
+    issue(*operation, order);
+    operation->set_deadline();
+    started_.push_back(operation);
+    pending_.fetch_add(1, std::memory_order_release);
+  }
   progress_->add(*this);
   return operation;
 }
 
 bool Communicator::wait(Operation& operation, std::optional<std::chrono::nanoseconds> timeout,
-                        const Interrupted& interrupted) {
+                        Interrupted interrupted) {
   if (fork_guard_.in_child()) check_usable();
   const auto until = timeout ? Clock::now() + *timeout : Clock::time_point::max();
   if (!help([&] { return operation.done(); }, until, interrupted)) return false;
@@ -108,17 +109,17 @@ bool Communicator::wait(Operation& operation, std::optional<std::chrono::nanosec
 
 // Drives, sleeps and watches until done() or the time is over.
 template <typename Done>
-bool Communicator::help(Done done, Clock::time_point until, const Interrupted& interrupted) {
+bool Communicator::help(Done done, Clock::time_point until, Interrupted interrupted) {
   Waiter::Pause pause(members_.fabric->waiter());
   while (!done()) {
     if (drive() || members_.fabric->poll()) {
       pause.reset();
     } else if (pause.idle(until)) {
       look();
-      if (interrupted && interrupted()) {
+      if (interrupted != nullptr && interrupted()) {
         const std::scoped_lock lock(baton_);
         try {
-          if (!queue_.empty()) watch_.interrupted(queue_.front()->call_);
+          if (Operation* operation = front()) watch_.interrupted(operation->call_);
         } catch (...) {
           fail_all(std::current_exception());
         }
@@ -139,16 +140,22 @@ void Communicator::look() {
   if (lock.owns_lock()) look_at_front();
 }
 
+// The operation whose turn it is.
+Operation* Communicator::front() {
+  if (!started_.empty()) return started_.front().get();
+  return blocked_ ? &blocking_ : nullptr;
+}
+
 bool Communicator::drive_front() {
-  if (queue_.empty()) return false;
-  const auto operation = queue_.front();
+  Operation* const operation = front();
+  if (operation == nullptr) return false;
   try {
     try {
-      if (!operation->begun_) begin(*operation);
+      if (!operation->begun_) link(*operation);
       const bool moved = execution_.advance();
       if (!execution_.done()) return moved;
       members_.fabric->acknowledge();
-      finish(*operation, nullptr);
+      end(*operation, nullptr);
     } catch (const UnlikeMessage& message) {
       watch_.mismatch(operation->call_, message.peer);
     } catch (const PeerLostError& error) {
@@ -160,14 +167,19 @@ bool Communicator::drive_front() {
   return true;
 }
 
-void Communicator::begin(Operation& operation) {
+// Announces the operation and gives the execution what it needs for it.
+void Communicator::link(Operation& operation) {
   const Order& order = operation.order_;
-  find_lanes(*order.bound);
+  const Bound& bound = order.prepared->bound();
+  if (!order.prepared->linked_) {
+    find_lanes(bound);
+    order.prepared->linked_ = true;
+  }
   watch_.announce(operation.call_);
-  if (!order.bound->receives()) watch_.compare(operation.call_);
-  const Envelope envelope{operation.call_.fingerprint, operation.call_.sequence, 0};
-  const Streaming streaming{slice_bytes_, !has_time_to_copy(*order.bound)};
-  execution_.begin(*order.bound, order.input, order.output, lanes_, envelope, streaming);
+  if (!bound.receives()) watch_.compare(operation.call_);
+  const Envelope envelope{order.prepared->fingerprint(), operation.call_.sequence, 0};
+  const Streaming streaming{slice_bytes_, !has_time_to_copy(bound)};
+  execution_.begin(bound, order.input, order.output, lanes_, envelope, streaming);
   operation.begun_ = true;
 }
 
@@ -189,28 +201,34 @@ void Communicator::find_lanes(const Bound& bound) {
 }
 
 void Communicator::look_at_front() {
-  if (queue_.empty() || !queue_.front()->begun_) return;
+  Operation* const operation = front();
+  if (operation == nullptr || !operation->begun_) return;
   try {
-    watch_.look(queue_.front()->call_, execution_);
+    watch_.look(operation->call_, execution_);
   } catch (...) {
     fail_all(std::current_exception());
   }
 }
 
-void Communicator::finish(Operation& operation, std::exception_ptr error) {
+// Only the operation at the front ends. It may be gone afterwards.
+void Communicator::end(Operation& operation, std::exception_ptr error) {
   operation.error_ = std::move(error);
-  operation.done_.store(true, std::memory_order_release);
-  queue_.pop_front();
+  if (started_.empty()) {
+    blocked_ = false;
+    operation.done_.store(true, std::memory_order_release);
+    return;
+  }
+  const auto held = std::move(started_.front());
+  started_.pop_front();
+  held->done_.store(true, std::memory_order_release);
   pending_.fetch_sub(1, std::memory_order_release);
 }
 
 void Communicator::fail_all(const std::exception_ptr& error) {
   if (!broken_) broken_ = error;
-  if (!queue_.empty() && queue_.front()->begun_) recall(*queue_.front()->order_.bound);
-  while (!queue_.empty()) {
-    const auto operation = queue_.front();
-    finish(*operation, error);
-  }
+  Operation* operation = front();
+  if (operation != nullptr && operation->begun_) recall(operation->order_.prepared->bound());
+  for (; operation != nullptr; operation = front()) end(*operation, error);
 }
 
 // The callers get their memory back: no peer may take what they now write there for what was sent.

@@ -4,13 +4,12 @@
 #include <atomic>
 #include <deque>
 #include <exception>
-#include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
-#include <thread>
+#include <utility>
 #include <vector>
 
+#include "executor/baton.h"
 #include "executor/fork_guard.h"
 #include "executor/watch.h"
 
@@ -18,10 +17,9 @@ namespace pycomm {
 
 class Progress;
 
-// What the caller hands over. The memory stays his, and in use until the operation is done.
+// What the caller hands over. All of it stays his, and in use until the operation is done.
 struct Order {
-  std::shared_ptr<const Bound> bound;
-  Request request;
+  Prepared* prepared = nullptr;
   const std::byte* input = nullptr;
   std::byte* output = nullptr;
   std::chrono::nanoseconds timeout{0};
@@ -38,6 +36,11 @@ class Operation {
 
  private:
   friend class Communicator;
+  void set_deadline() {
+    call_.begun = Clock::now();
+    call_.deadline = call_.begun + order_.timeout;
+  }
+
   Order order_;
   Call call_;
   bool begun_ = false;
@@ -48,7 +51,7 @@ class Operation {
 class Communicator {
  public:
   // Called now and then while a thread waits; true ends the call (a pending signal).
-  using Interrupted = std::function<bool()>;
+  using Interrupted = bool (*)();
 
   Communicator(Members members, std::shared_ptr<Progress> progress, std::uint64_t slice_bytes);
   ~Communicator();
@@ -56,15 +59,34 @@ class Communicator {
   Communicator& operator=(const Communicator&) = delete;
 
   const Members& members() const { return members_; }
+  std::shared_ptr<Prepared> prepare(std::shared_ptr<const Bound> bound, const Request& request) const {
+    return std::make_shared<Prepared>(members_, std::move(bound), request);
+  }
+  // False in a forked child, and when closed.
+  bool usable() const { return !fork_guard_.in_child() && !closed_.load(std::memory_order_relaxed); }
 
-  // Does a call on this thread, after those already under way. Throws CallError.
-  void run(const Order& order, const Interrupted& interrupted);
-  // Begins a call that the progress thread does. Throws CallError for a call that cannot begin.
+  // Calls are made by one thread at a time, or their order would be left to chance, and so would be whether
+  // the ranks agree on it. A thread enters, makes calls, and leaves; false while another is inside.
+  bool enter() {
+    bool free = false;
+    return !inside_.load(std::memory_order_relaxed) &&
+           inside_.compare_exchange_strong(free, true, std::memory_order_acquire);
+  }
+  void leave() { inside_.store(false, std::memory_order_release); }
+
+  // What follows is for the thread inside. Throws CallError.
+  // Does a call on this thread, after those already under way.
+  void run(const Order& order, Interrupted interrupted);
+  // The two halves of it, for a caller who holds up others (Python's interpreter lock). Begins the call and
+  // does it if that takes no waiting worth the name; true if it is done. Else it must be finished.
+  bool begin(const Order& order);
+  void finish(Interrupted interrupted);
+  // Begins a call that the progress thread does.
   std::shared_ptr<Operation> start(const Order& order);
-  // Helps until the operation is done or the time is over; whether it is done. Throws what the operation
-  // failed with.
-  bool wait(Operation& operation, std::optional<std::chrono::nanoseconds> timeout,
-            const Interrupted& interrupted);
+
+  // For any thread. Helps until the operation is done or the time is over; whether it is done. Throws what
+  // the operation failed with.
+  bool wait(Operation& operation, std::optional<std::chrono::nanoseconds> timeout, Interrupted interrupted);
   // Fails what is under way, and every later call. Gives back the lanes.
   void close();
 
@@ -76,33 +98,34 @@ class Communicator {
   bool idle() const { return pending_.load(std::memory_order_acquire) == 0; }
 
  private:
-  std::shared_ptr<Operation> issue(const Order& order);
   void check_usable() const;
+  void issue(Operation& operation, const Order& order);
+  Operation* front();
   bool drive_front();
-  void begin(Operation& operation);
+  void link(Operation& operation);
   bool has_time_to_copy(const Bound& bound) const;
-  void look_at_front();
-  void finish(Operation& operation, std::exception_ptr error);
-  void fail_all(const std::exception_ptr& error);
   void find_lanes(const Bound& bound);
   void recall(const Bound& bound);
+  void look_at_front();
+  void end(Operation& operation, std::exception_ptr error);
+  void fail_all(const std::exception_ptr& error);
   template <typename Done>
-  bool help(Done done, Clock::time_point until, const Interrupted& interrupted);
+  bool help(Done done, Clock::time_point until, Interrupted interrupted);
 
   Members members_;
   std::shared_ptr<Progress> progress_;
   std::uint64_t slice_bytes_;
   ForkGuard fork_guard_;
 
-  std::mutex issue_;  // the order of calls
-  std::uint64_t sequence_ = 0;
-  std::atomic<std::thread::id> caller_{};  // the thread inside a blocking call, if any
+  std::atomic<bool> inside_{false};  // a thread is
   std::atomic<bool> closed_{false};
+  std::atomic<std::size_t> pending_{0};  // started operations
 
-  // The baton: whoever holds it drives. Guards everything below.
-  std::mutex baton_;
-  std::deque<std::shared_ptr<Operation>> queue_;
-  std::atomic<std::size_t> pending_{0};
+  Baton baton_;  // guards everything below
+  std::uint64_t sequence_ = 0;
+  std::deque<std::shared_ptr<Operation>> started_;
+  Operation blocking_;                     // the call of the thread inside, behind all started ones
+  bool blocked_ = false;                   // there is one
   Execution execution_;                    // of the operation at the front
   std::vector<std::vector<Lane*>> lanes_;  // by channel and peer
   Watch watch_;

@@ -26,8 +26,9 @@ ArrivalLine& line_of(Segment& segment, std::uint32_t communicator) {
 }  // namespace
 
 void Watch::announce(const Call& call) {
-  pycomm::announce(line_of(members_.fabric->segment(), members_.communicator), call.sequence,
-                   call.fingerprint, call.request.pack());
+  ArrivalLine& line = line_of(members_.fabric->segment(), members_.communicator);
+  if (!pycomm::announce_again(line, call.sequence, call.prepared->fingerprint()))
+    pycomm::announce(line, call.sequence, call.prepared->fingerprint(), call.request().pack());
 }
 
 void Watch::look(const Call& call, const Execution& execution) {
@@ -85,7 +86,8 @@ void Watch::look_at_arrivals(const Call& call, Some some) {
     const int member = (some.first + i) % members_.size();
     if (member == members_.rank) continue;
     const auto other = asked(member);
-    if (other && other->sequence == call.sequence && other->request.fingerprint() != call.fingerprint)
+    if (other && other->sequence == call.sequence &&
+        other->request.fingerprint() != call.prepared->fingerprint())
       disagree(call, member, other);
   }
 }
@@ -106,7 +108,7 @@ void Watch::look_at_peers(const Call& call, const Execution& execution) {
 std::string Watch::where(const Call& call, const Execution& execution, std::size_t channel) const {
   const std::size_t step = execution.channel(channel).step();
   std::string text = "channel " + std::to_string(channel);
-  const auto& steps = call.bound->program().channels()[channel];
+  const auto& steps = call.prepared->bound().program().channels()[channel];
   if (step < steps.size()) text += ", step " + std::to_string(step) + " \"" + steps[step].text() + "\"";
   return text;
 }
@@ -114,9 +116,8 @@ std::string Watch::where(const Call& call, const Execution& execution, std::size
 std::string Watch::timed_out(const Call& call, const Execution& execution) {
   const std::size_t channel = execution.stuck_channel();
   const int member = execution.channel(channel).waits_for();
-  std::string text = call.request.text(call.sequence) + " did not finish within " +
-                     seconds(call.deadline - call.begun) + " s: " + members_.label(members_.rank) +
-                     " waits in " + where(call, execution, channel);
+  std::string text = call.text() + " did not finish within " + seconds(call.deadline - call.begun) +
+                     " s: " + members_.label(members_.rank) + " waits in " + where(call, execution, channel);
   if (member >= 0) {
     text += " for " + members_.label(member);
     const auto other = asked(member);
@@ -131,11 +132,10 @@ std::string Watch::timed_out(const Call& call, const Execution& execution) {
 void Watch::disagree(const Call& call, int member, const std::optional<Asked>& other) {
   look_at_faults(call, everyone());  // the peer may have found out first, and have said more
   std::string text = "the ranks disagree at call #" + std::to_string(call.sequence) + ": " +
-                     members_.label(members_.rank) + " asks for " + call.request.text(call.sequence);
+                     members_.label(members_.rank) + " asks for " + call.text();
   if (other && other->sequence == call.sequence) {
     text += ", " + members_.label(member) + " for " + other->request.text(call.sequence);
-    if (other->request.text(call.sequence) == call.request.text(call.sequence))
-      text += ", with another algorithm or group";
+    if (other->request.text(call.sequence) == call.text()) text += ", with another algorithm or group";
   } else {
     text += ", " + members_.label(member) + " for something else";
   }
@@ -150,14 +150,13 @@ void Watch::lost(const Call& call, const Execution& execution, int job_rank, con
   // A peer that failed first tells why before it leaves: its own words are worth more than its end.
   look_at_faults(call, everyone());
   raise(call, ErrorKind::kPeerLost, job_rank,
-        label + " is lost in " + call.request.text(call.sequence) + ", " +
-            where(call, execution, execution.stuck_channel()) + ": " + why +
-            ". This communicator is of no more use; the survivors can make a new one.");
+        label + " is lost in " + call.text() + ", " + where(call, execution, execution.stuck_channel()) +
+            ": " + why + ". This communicator is of no more use; the survivors can make a new one.");
 }
 
 void Watch::interrupted(const Call& call) {
   raise(call, ErrorKind::kInterrupted, members_.job_rank(members_.rank),
-        members_.label(members_.rank) + " was interrupted in " + call.request.text(call.sequence));
+        members_.label(members_.rank) + " was interrupted in " + call.text());
 }
 
 void Watch::raise(const Call& call, ErrorKind kind, int culprit, const std::string& text) {

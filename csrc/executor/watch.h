@@ -3,25 +3,25 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <string>
 
 #include "executor/error.h"
 #include "executor/execution.h"
 #include "executor/members.h"
-#include "executor/request.h"
+#include "executor/prepared.h"
 #include "transport/fault.h"
 
 namespace pycomm {
 
 // A call under way.
 struct Call {
-  const Bound* bound = nullptr;
-  Request request;
-  std::uint64_t fingerprint = 0;
+  const Request& request() const { return prepared->request(); }
+  std::string text() const { return request().text(sequence); }
+
+  const Prepared* prepared = nullptr;
   std::uint64_t sequence = 0;
-  Clock::time_point begun;
+  Clock::time_point begun;  // this and the deadline are known once the call has to wait
   Clock::time_point deadline;
 };
 

@@ -1,147 +1,17 @@
-#include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <memory>
-#include <optional>
 #include <string>
 #include <tuple>
 #include <utility>
 #include <vector>
 
-#include "executor/communicator.h"
-#include "executor/progress.h"
 #include "python/bindings.h"
-#include "python/memory.h"
+#include "python/communicator.h"
 
 namespace py = pybind11;
 
 namespace pycomm {
 namespace {
-
-constexpr std::uint64_t kLeastSlice = 64;  // holds an element of any type
-using Seconds = std::chrono::duration<double>;
-
-// A fabric and the progress thread that serves its communicators.
-struct PyFabric {
-  explicit PyFabric(std::shared_ptr<Fabric> made)
-      : fabric(std::move(made)), progress(std::make_shared<Progress>(fabric)) {}
-
-  std::shared_ptr<Fabric> fabric;
-  std::shared_ptr<Progress> progress;
-};
-
-std::chrono::nanoseconds nanoseconds(double seconds) {
-  constexpr double kLongest = 1e9;  // 30 years: for ever, and no overflow
-  if (std::isnan(seconds)) throw std::invalid_argument("a timeout must be a number of seconds");
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(Seconds(std::min(seconds, kLongest)));
-}
-
-// A signal handler that raised ends the call; its exception stays set.
-bool signalled() {
-  const py::gil_scoped_acquire gil;
-  return PyErr_CheckSignals() != 0;
-}
-
-// One call's operation and the memory that it uses.
-struct PyOperation {
-  std::shared_ptr<Operation> operation;
-  std::vector<Memory> memory;
-};
-
-class PyCommunicator {
- public:
-  PyCommunicator(const PyFabric& fabric, std::uint32_t id, std::vector<int> ranks,
-                 std::vector<std::string> labels, std::uint64_t slice_bytes)
-      : communicator_(members(fabric, id, std::move(ranks), std::move(labels)), fabric.progress,
-                      slice_bytes) {
-    if (slice_bytes < kLeastSlice) throw std::invalid_argument("a slice needs at least 64 bytes");
-  }
-
-  void run(const std::shared_ptr<Bound>& bound, const py::object& input, const py::object& output,
-           const Request& request, double timeout_s) {
-    check(*bound);
-    const auto [in, out] = borrow(*bound, input, output);
-    const Order order{bound, request, in.data(), out.data(), nanoseconds(timeout_s)};
-    const py::gil_scoped_release release;
-    communicator_.run(order, signalled);
-  }
-
-  std::shared_ptr<PyOperation> start(const std::shared_ptr<Bound>& bound, const py::object& input,
-                                     const py::object& output, const Request& request, double timeout_s) {
-    std::erase_if(under_way_, [](const auto& held) { return held->operation->done(); });
-    check(*bound);
-    auto [in, out] = borrow(*bound, input, output);
-    const Order order{bound, request, in.data(), out.data(), nanoseconds(timeout_s)};
-    auto started = std::make_shared<PyOperation>();
-    {
-      const py::gil_scoped_release release;
-      started->operation = communicator_.start(order);
-    }
-    started->memory.push_back(std::move(in));
-    started->memory.push_back(std::move(out));
-    under_way_.push_back(started);  // the memory is in use even if the caller drops the operation
-    return started;
-  }
-
-  bool wait(const PyOperation& operation, std::optional<double> timeout_s) {
-    const auto timeout = timeout_s ? std::optional(nanoseconds(*timeout_s)) : std::nullopt;
-    const py::gil_scoped_release release;
-    return communicator_.wait(*operation.operation, timeout, signalled);
-  }
-
-  void close() {
-    {
-      const py::gil_scoped_release release;
-      communicator_.close();
-    }
-    under_way_.clear();
-  }
-
- private:
-  static Members members(const PyFabric& fabric, std::uint32_t id, std::vector<int> ranks,
-                         std::vector<std::string> labels) {
-    Members members{fabric.fabric, id, std::move(ranks), std::move(labels), -1};
-    if (members.labels.size() != members.ranks.size())
-      throw std::invalid_argument("a communicator needs one label for each of its ranks");
-    for (int member = 0; member < members.size(); ++member) {
-      const int rank = members.job_rank(member);
-      if (rank < 0 || rank >= fabric.fabric->size())
-        throw std::invalid_argument("the fabric has no rank " + std::to_string(rank));
-      if (std::count(members.ranks.begin(), members.ranks.end(), rank) > 1)
-        throw std::invalid_argument("rank " + std::to_string(rank) + " comes twice in a communicator");
-    }
-    for (int member = 0; member < members.size(); ++member)
-      if (members.job_rank(member) == fabric.fabric->rank()) members.rank = member;
-    if (members.rank < 0)
-      throw std::invalid_argument("a communicator's ranks must include this process's own");
-    return members;
-  }
-
-  // A program of another rank or size would reach for peers that are not there.
-  void check(const Bound& bound) const {
-    const Program& program = bound.program();
-    const Members& members = communicator_.members();
-    if (program.rank() != members.rank || program.world_size() != members.size())
-      throw std::invalid_argument("the program of rank " + std::to_string(program.rank()) + " of " +
-                                  std::to_string(program.world_size()) + " cannot run as rank " +
-                                  std::to_string(members.rank) + " of " + std::to_string(members.size()));
-  }
-
-  static std::pair<Memory, Memory> borrow(const Bound& bound, const py::object& input,
-                                          const py::object& output) {
-    std::pair<Memory, Memory> memory(std::piecewise_construct,
-                                     std::forward_as_tuple(input, false, bound.input_bytes(), "the input"),
-                                     std::forward_as_tuple(output, true, bound.output_bytes(), "the output"));
-    if (bound.uses(Area::kIn) && !memory.first.held())
-      throw CallError(ErrorKind::kInvalid, -1, "this rank must give an input");
-    if (bound.uses(Area::kOut) && !memory.second.held())
-      throw CallError(ErrorKind::kInvalid, -1, "this rank must give an output");
-    return memory;
-  }
-
-  Communicator communicator_;
-  std::vector<std::shared_ptr<PyOperation>> under_way_;
-};
 
 void bind_fabric(py::module_& m) {
   py::class_<LinkState>(m, "LinkState", "One link of an endpoint; bytes of payload.")
@@ -254,15 +124,21 @@ void bind_communication(py::module_& m) {
   bind_request(m);
   py::class_<PyOperation, std::shared_ptr<PyOperation>>(m, "Operation", "A call under way.")
       .def_property_readonly("done", [](const PyOperation& o) { return o.operation->done(); });
+  py::class_<Prepared, std::shared_ptr<Prepared>>(m, "Prepared",
+                                                  "A request and its program, ready to be called.");
   py::class_<PyCommunicator>(m, "Communicator", "Runs bound programs for an ordered set of ranks.")
       .def(py::init<const PyFabric&, std::uint32_t, std::vector<int>, std::vector<std::string>,
                     std::uint64_t>(),
            py::arg("fabric"), py::arg("id"), py::arg("ranks"), py::arg("labels"),
            py::arg("slice_bytes") = 131072)
-      .def("run", &PyCommunicator::run, py::arg("bound"), py::arg("input"), py::arg("output"),
-           py::arg("request"), py::arg("timeout_s"))
-      .def("start", &PyCommunicator::start, py::arg("bound"), py::arg("input"), py::arg("output"),
-           py::arg("request"), py::arg("timeout_s"))
+      .def("prepare", &PyCommunicator::prepare, py::arg("bound"), py::arg("request"))
+      .def("enter", &PyCommunicator::enter,
+           "One thread at a time may make calls: true for it, until it leaves; else false.")
+      .def("leave", &PyCommunicator::leave)
+      .def("run", &PyCommunicator::run, py::arg("prepared"), py::arg("input"), py::arg("output"),
+           py::arg("timeout_s"))
+      .def("start", &PyCommunicator::start, py::arg("prepared"), py::arg("input"), py::arg("output"),
+           py::arg("timeout_s"))
       .def("wait", &PyCommunicator::wait, py::arg("operation"), py::arg("timeout_s") = py::none(),
            "Whether the operation is done; raises what it failed with.")
       .def("close", &PyCommunicator::close);

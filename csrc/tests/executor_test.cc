@@ -54,12 +54,13 @@ void check_all_reduce(const Recipe& recipe, std::uint64_t count, bool in_place, 
   const Binding binding{count, Dtype::kFloat32, Reduction::kSum};
   on_threads(n, [&](int r, RankThread& rank) {
     const auto bound = std::make_shared<Bound>(programs[static_cast<std::size_t>(r)], recipe.goal, binding);
+    const auto prepared = rank.communicator->prepare(bound, request_for(recipe, binding));
     for (int round = 0; round < 3; ++round) {
       std::vector<float> in(count), out(count);
       for (std::uint64_t i = 0; i < count; ++i) in[i] = value(r + round, i);
       if (in_place) out = in;
       const float* input = in_place ? out.data() : in.data();
-      const Order order{bound, request_for(recipe, binding), reinterpret_cast<const std::byte*>(input),
+      const Order order{prepared.get(), reinterpret_cast<const std::byte*>(input),
                         reinterpret_cast<std::byte*>(out.data()), seconds(20)};
       if (asynchronous) {
         const auto operation = rank.communicator->start(order);
@@ -106,10 +107,10 @@ TEST(sums_of_16_bit_floats_are_rounded_once) {
     const std::uint16_t mine = r == 0 ? 0x4380 : 0x3f80;  // 256.0 and 1.0
     std::vector<std::uint16_t> in(40, mine), out(40);
     const auto bound = std::make_shared<Bound>(programs[static_cast<std::size_t>(r)], recipe.goal, binding);
-    rank.communicator->run(
-        {bound, request_for(recipe, binding), reinterpret_cast<const std::byte*>(in.data()),
-         reinterpret_cast<std::byte*>(out.data()), seconds(20)},
-        nullptr);
+    const auto prepared = rank.communicator->prepare(bound, request_for(recipe, binding));
+    rank.communicator->run({prepared.get(), reinterpret_cast<const std::byte*>(in.data()),
+                            reinterpret_cast<std::byte*>(out.data()), seconds(20)},
+                           nullptr);
     for (std::uint16_t element : out) CHECK_EQ(element, 0x4384);  // 264.0
   });
 }
@@ -121,7 +122,8 @@ TEST(unlike_requests_are_a_mismatch_on_every_rank) {
     const Binding binding{r == 1 ? 4u : 6u, Dtype::kFloat32, Reduction::kSum};
     std::vector<float> in(6), out(6);
     const auto bound = std::make_shared<Bound>(programs[static_cast<std::size_t>(r)], recipe.goal, binding);
-    const Order order{bound, request_for(recipe, binding), reinterpret_cast<const std::byte*>(in.data()),
+    const auto prepared = rank.communicator->prepare(bound, request_for(recipe, binding));
+    const Order order{prepared.get(), reinterpret_cast<const std::byte*>(in.data()),
                       reinterpret_cast<std::byte*>(out.data()), seconds(20)};
     CHECK_THROWS(rank.communicator->run(order, nullptr), "the ranks disagree at call #1");
     CHECK_THROWS(rank.communicator->run(order, nullptr), "failed in an earlier call");
@@ -141,8 +143,9 @@ TEST(unlike_roots_are_a_mismatch) {
     std::vector<float> x(6);
     auto* memory = reinterpret_cast<std::byte*>(x.data());
     const auto program = build(recipe)[static_cast<std::size_t>(r)];
-    const Order order{std::make_shared<Bound>(program, recipe.goal, binding), request, memory, memory,
-                      seconds(20)};
+    const auto prepared =
+        rank.communicator->prepare(std::make_shared<Bound>(program, recipe.goal, binding), request);
+    const Order order{prepared.get(), memory, memory, seconds(20)};
     try {
       rank.communicator->run(order, nullptr);
       rank.communicator->run(order, nullptr);
@@ -163,7 +166,8 @@ TEST(a_rank_that_never_comes_is_named) {
     if (r == 2) return;
     std::vector<float> in(6), out(6);
     const auto bound = std::make_shared<Bound>(programs[static_cast<std::size_t>(r)], recipe.goal, binding);
-    const Order order{bound, request_for(recipe, binding), reinterpret_cast<const std::byte*>(in.data()),
+    const auto prepared = rank.communicator->prepare(bound, request_for(recipe, binding));
+    const Order order{prepared.get(), reinterpret_cast<const std::byte*>(in.data()),
                       reinterpret_cast<std::byte*>(out.data()), milliseconds(200)};
     CHECK_THROWS(rank.communicator->run(order, nullptr), "did not finish within 0.2 s");
   });
@@ -175,17 +179,17 @@ TEST(many_asynchronous_calls_are_done_in_order) {
   const Binding binding{100, Dtype::kInt64, Reduction::kSum};
   on_threads(2, [&](int r, RankThread& rank) {
     const auto bound = std::make_shared<Bound>(programs[static_cast<std::size_t>(r)], recipe.goal, binding);
+    const auto prepared = rank.communicator->prepare(bound, request_for(recipe, binding));
     std::vector<std::vector<std::int64_t>> data;
     std::vector<std::shared_ptr<Operation>> operations;
     for (int i = 0; i < 50; ++i) {
       auto& x = data.emplace_back(100, i);
       auto* memory = reinterpret_cast<std::byte*>(x.data());
-      operations.push_back(
-          rank.communicator->start({bound, request_for(recipe, binding), memory, memory, seconds(20)}));
+      operations.push_back(rank.communicator->start({prepared.get(), memory, memory, seconds(20)}));
     }
     std::vector<std::int64_t> last(100, 7);
     auto* memory = reinterpret_cast<std::byte*>(last.data());
-    rank.communicator->run({bound, request_for(recipe, binding), memory, memory, seconds(20)}, nullptr);
+    rank.communicator->run({prepared.get(), memory, memory, seconds(20)}, nullptr);
     CHECK_EQ(last[99], 14);
     for (int i = 0; i < 50; ++i) {
       CHECK(operations[static_cast<std::size_t>(i)]->done());

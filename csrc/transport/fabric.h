@@ -65,6 +65,9 @@ class Fabric {
   bool poll();
   // Tells peers what this rank has taken from them, before a call returns and nobody drives their endpoints.
   void acknowledge();
+  // Whether polling again at once is worth it: peers have CPUs of their own, and a poll makes no system
+  // calls.
+  bool spins() const { return waiter_.spins() && driven_count_.load(std::memory_order_relaxed) == 0; }
   // Looks at every peer's life. Throws PeerLostError.
   void check();
   void forget(std::uint32_t communicator);

@@ -24,6 +24,13 @@ struct Arrival {
 void announce(ArrivalLine& line, std::uint64_t epoch, std::uint64_t fingerprint,
               const ArrivalPayload& payload);
 
+// The same for a request that the line holds already, which is then one store; false if it holds another.
+inline bool announce_again(ArrivalLine& line, std::uint64_t epoch, std::uint64_t fingerprint) {
+  if (line.fingerprint.load(std::memory_order_relaxed) != fingerprint) return false;
+  line.epoch.store(epoch, std::memory_order_release);  // whatever a reader sees of the rest goes with either
+  return true;
+}
+
 // What the line says, or nothing when nothing was written yet or it is being written at this moment: look
 // again.
 std::optional<Arrival> look(const ArrivalLine& line);
