@@ -1,8 +1,11 @@
 """The core of pycomm: programs, and the executor and transports that run them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar, final
 
-from typing_extensions import Buffer
+from typing_extensions import Buffer, disjoint_base
+
+_Method = TypeVar("_Method", bound=Callable[..., Any])
 
 def instruction_set() -> str: ...
 
@@ -203,3 +206,37 @@ class Communicator:
     ) -> Operation: ...
     def wait(self, operation: Operation, timeout_s: float | None = None) -> bool: ...
     def close(self) -> None: ...
+
+@disjoint_base
+class Caller:
+    def use(self, calls: HotCalls, /) -> None: ...
+
+class HotCalls:
+    def __init__(self, communicator: Communicator, timeout_s: float) -> None: ...
+    def remember(
+        self,
+        collective: str,
+        key: tuple[int, tuple[int, ...], str, int, Any],
+        prepared: Prepared,
+        result_shape: tuple[int, ...] | None,
+        in_place: int | None,
+    ) -> None: ...
+    def forget(self) -> None: ...
+    def close(self) -> None: ...
+
+@final
+class Persistent:
+    def __call__(self) -> Any: ...
+    def start(self) -> None: ...
+    def wait(self, timeout_s: float | None = None) -> Any: ...
+    def done(self) -> bool: ...
+
+def persistent(
+    calls: HotCalls,
+    prepared: Prepared,
+    buffers: tuple[Any, Any, Any],
+    timeout_s: float,
+    what: str,
+    refuse: Callable[[str], None],
+) -> Persistent: ...
+def hot(function: _Method) -> _Method: ...

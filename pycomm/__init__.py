@@ -18,6 +18,7 @@ except ImportError as why:
 from pycomm.collectives import AVG, MAX, MIN, PRODUCT, SUM
 from pycomm.communicator import Communicator
 from pycomm.join import init
+from pycomm.persistent import Persistent
 from pycomm.topo import Place, Plan, Topology
 from pycomm.work import Work
 
@@ -26,6 +27,7 @@ __all__ = [
     "init",
     "Communicator",
     "Work",
+    "Persistent",
     "SUM",
     "PRODUCT",
     "MIN",

@@ -10,11 +10,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pycomm._C import Prepared
+from pycomm._C import Bound, Communicator, HotCalls, Prepared, Request
 from pycomm.buffers import dtype_name
 from pycomm.collectives import REDUCTIONS, Kind, Shape
 from pycomm.errors import InvalidArgument
 
+NOTHING = np.empty(0, np.uint8)  # what a barrier moves
 TABLE_LIMIT = 4096  # requests of so many kinds and more start the table anew
 
 
@@ -53,16 +54,19 @@ class Call(NamedTuple):
 
 
 class CallTable:
-    """The prepared calls of one communicator."""
+    """The prepared calls of one communicator; those that need no Python are in `hot` too."""
 
-    def __init__(self, rank: int, size: int, bind: Callable[[Spec], Prepared]) -> None:
+    def __init__(
+        self, rank: int, size: int, bind: Callable[[Spec], tuple[Bound, Request]], hot: HotCalls
+    ) -> None:
         self.calls: dict[tuple[Any, ...], Call] = {}
         self._bound: dict[Spec, Prepared] = {}
         self._rank = rank
         self._size = size
         self._bind = bind
+        self._hot = hot
 
-    def prepare(self, key: Key) -> Call:
+    def prepare(self, core: Communicator, key: Key) -> Call:
         """Makes the call for a key that is not in `calls` and puts it there.
 
         Raises:
@@ -86,17 +90,24 @@ class CallTable:
         if spec not in self._bound:
             if len(self._bound) >= TABLE_LIMIT:
                 self._bound.clear()
-            self._bound[spec] = self._bind(spec)
+            self._bound[spec] = core.prepare(*self._bind(spec))
         prepared = self._bound[spec]
         gives = kind.name not in ("reduce", "barrier") or (kind.name == "reduce" and key.root == self._rank)
         in_place = shape == key.shape and kind.in_place is not None and kind.in_place(self._rank, 1) == 0
         call = Call(kind, prepared, shape, key.dtype, gives, in_place, name == "bfloat16")
         if len(self.calls) >= TABLE_LIMIT:
             self.calls.clear()
+            self._hot.forget()
         self.calls[tuple(key)] = call
+        overlap = None
+        if kind.in_place is not None:
+            overlap = kind.in_place(self._rank, key.dtype.itemsize * min(prod(key.shape), prod(shape)))
+        passed = (key.dtype.num, *key[2:])
+        self._hot.remember(kind.name, passed, prepared, shape if gives else None, overlap)
         return call
 
     def clear(self) -> None:
         """Forgets everything, as when an algorithm was installed."""
         self.calls.clear()
         self._bound.clear()
+        self._hot.forget()

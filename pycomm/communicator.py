@@ -7,14 +7,16 @@ from operator import index
 from types import TracebackType
 from typing import Any, SupportsIndex
 
-from numpy import array, array_equal, empty, frombuffer, int64, ndarray, uint8
+from numpy import array, array_equal, frombuffer, int64, ndarray, uint8
 
+from pycomm._C import Caller, hot
 from pycomm.buffers import as_array, dtype_name, named_dtype
-from pycomm.call import Spec
+from pycomm.call import NOTHING, Spec
 from pycomm.collectives import KINDS, SUM
 from pycomm.counters import Traffic, traffic
 from pycomm.errors import InvalidArgument, Mismatch
 from pycomm.own_algorithm import AUTO, TAKEN, Build, OwnAlgorithm
+from pycomm.persistent import PersistentCalls
 from pycomm.planning import Algorithm
 from pycomm.runner import Runner
 from pycomm.topo import Plan
@@ -24,13 +26,12 @@ from pycomm.world import World
 ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER = KINDS["all_reduce"], KINDS["reduce_scatter"], KINDS["all_gather"]
 BROADCAST, REDUCE, ALL_TO_ALL = KINDS["broadcast"], KINDS["reduce"], KINDS["all_to_all"]
 BARRIER = KINDS["barrier"]
-NOTHING = empty(0, uint8)  # what a barrier moves
 
 # The id of a communicator is PARTS times the number that its members agreed on, plus these bits.
 LOCAL, RAIL, PARTS = 1, 2, 4
 
 
-class Communicator:
+class Communicator(Caller, PersistentCalls):
     """An ordered group of ranks, seen from one of them. Made by `pycomm.init`, `split`, `local` and `rail`.
 
     Every collective is called by all members, in the same order, with the same arguments but for the
@@ -43,6 +44,8 @@ class Communicator:
             "rail": "ring"}, or "auto"; by default PYCOMM_ALGORITHM, else the planner chooses.
         async_op: Return a `Work` at once; the buffers are in use until its `wait` returns.
         timeout_s: The deadline of this call.
+
+    Each has a sister that ends in `_init` and makes a `Persistent` of it: a call to be made again and again.
 
     They raise InvalidArgument where the arguments are wrong, before anything is sent; Mismatch where the
     members' calls differ; PeerLost and TimedOut, naming the rank, where one has died or does not come;
@@ -64,9 +67,11 @@ class Communicator:
         self.size = len(ranks)
         self._runner = Runner(world, ranks, id, timeout_s)
         self._run = self._runner.run
+        self.use(self._runner.hot)
         self.topology = self._runner.planning.topology
         self._parts: dict[int, Communicator] = {}
 
+    @hot
     def all_reduce(
         self,
         x: object,
@@ -83,6 +88,7 @@ class Communicator:
         key = (ALL_REDUCE, a.dtype, a.shape, op, 0, algorithm)
         return self._run(key, a, a if out is x else out, async_op, timeout_s)
 
+    @hot
     def reduce_scatter(
         self,
         x: object,
@@ -99,6 +105,7 @@ class Communicator:
         key = (REDUCE_SCATTER, a.dtype, a.shape, op, 0, algorithm)
         return self._run(key, a, a if out is x else out, async_op, timeout_s)
 
+    @hot
     def all_gather(
         self,
         x: object,
@@ -114,6 +121,7 @@ class Communicator:
         key = (ALL_GATHER, a.dtype, a.shape, SUM, 0, algorithm)
         return self._run(key, a, a if out is x else out, async_op, timeout_s)
 
+    @hot
     def all_to_all(
         self,
         x: object,
@@ -129,6 +137,7 @@ class Communicator:
         key = (ALL_TO_ALL, a.dtype, a.shape, SUM, 0, algorithm)
         return self._run(key, a, a if out is x else out, async_op, timeout_s)
 
+    @hot
     def broadcast(
         self,
         x: object,
@@ -145,6 +154,7 @@ class Communicator:
         key = (BROADCAST, a.dtype, a.shape, SUM, root, algorithm)
         return self._run(key, a, a if out is x else out, async_op, timeout_s)
 
+    @hot
     def reduce(
         self,
         x: object,
@@ -164,6 +174,7 @@ class Communicator:
         key = (REDUCE, a.dtype, a.shape, op, root, algorithm)
         return self._run(key, a, a if out is x else out, async_op, timeout_s)
 
+    @hot
     def barrier(self, *, async_op: bool = False, timeout_s: float | None = None) -> Work | None:
         """Returns when every rank has called it."""
         key = (BARRIER, NOTHING.dtype, NOTHING.shape, SUM, 0, AUTO)

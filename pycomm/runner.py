@@ -10,7 +10,7 @@ from numpy import ascontiguousarray, empty, may_share_memory, ndarray, uint16
 
 from pycomm import _C
 from pycomm.buffers import Array, as_array, check_result, offset_of
-from pycomm.call import Call, CallTable, Key, Spec
+from pycomm.call import Call, CallTable, Key
 from pycomm.errors import Error, InvalidArgument
 from pycomm.planning import Planning
 from pycomm.work import Work
@@ -26,7 +26,8 @@ class Runner:
         self._core: _C.Communicator | None = _C.Communicator(
             world.fabric, id, list(ranks), world.labels(ranks), world.profile.limits.slice_bytes
         )
-        self.table = CallTable(self._rank, len(ranks), self._bind)
+        self.hot = _C.HotCalls(self._core, timeout_s)
+        self.table = CallTable(self._rank, len(ranks), self.planning.bind, self.hot)
         self._calls = self.table.calls
         self._timeout_s = timeout_s
         self._pid = world.pid
@@ -35,37 +36,13 @@ class Runner:
     def run(
         self, key: tuple[Any, ...], x: Array, out: object, async_op: bool, timeout_s: float | None
     ) -> Any:
-        """Every collective comes through here; a call like an earlier one is a look-up and a call into
-        C++.
+        """Every collective comes through here that is not a hot call (`_C.hot`): the first of its kind, and
+        those with buffers or options out of the ordinary.
         """
-        core = self._core
-        if core is None or getpid() != self._pid:
-            raise self._unusable(key[0].name)
-        if not core.enter():
-            raise self._concurrent(key[0].name)
+        core = self._enter(key[0].name)
         try:
-            try:
-                call = self._calls.get(key) or self._prepare(key, timeout_s)
-            except TypeError:
-                call = self._prepare(_hashable(key), timeout_s)
-            flags = x.flags
-            if not flags.c_contiguous:
-                x = self._contiguous(call, x, out)
-            source: Any = x
-            target: Any = None
-            if not call.gives:
-                pass
-            elif out is None:
-                target = empty(call.shape, call.dtype)
-            elif out is x and call.in_place and flags.writeable:
-                target = x
-            else:
-                source, target = self._with_out(call, x, out)
-            result = target
-            if call.as_bits:
-                source = source.view(uint16)
-                target = None if target is None else target.view(uint16)
-            limit = self._timeout_s if timeout_s is None else _checked(timeout_s, call.kind.name)
+            call, source, target, result = self._ready(core, key, x, out, timeout_s)
+            limit = self._timeout_s if timeout_s is None else timeout_s
             if async_op:
                 operation = core.start(call.prepared, source, target, limit)
                 return Work(core, operation, result, call.kind.name)
@@ -73,6 +50,67 @@ class Runner:
             return result
         finally:
             core.leave()
+
+    def persist(self, key: tuple[Any, ...], x: Array, out: object, timeout_s: float | None) -> _C.Persistent:
+        """The same call, to be made again and again. Raises InvalidArgument where each would need a copy."""
+        what = key[0].name
+        core = self._enter(what)
+        try:
+            if not x.flags.c_contiguous:
+                raise InvalidArgument(
+                    f"{what}: a persistent operation cannot read a strided array: pass a contiguous one, and "
+                    f"copy into it"
+                )
+            call, source, target, result = self._ready(core, key, x, out, timeout_s)
+            if target is not None and call.kind.in_place is None and may_share_memory(x, target):
+                raise InvalidArgument(f"{what}: in place each call would need a copy: pass memory apart")
+        finally:
+            core.leave()
+        limit = self._timeout_s if timeout_s is None else timeout_s
+        return _C.persistent(self.hot, call.prepared, (source, target, result), limit, what, self.refuse)
+
+    def refuse(self, what: str) -> None:
+        """Raises the error that says why a call cannot be made, after it could not."""
+        self.check_usable(what)
+        raise self._concurrent(what)
+
+    def _enter(self, what: str) -> _C.Communicator:
+        """The core, in which this thread is now inside, until it leaves."""
+        core = self._core
+        if core is None or getpid() != self._pid:
+            raise self._unusable(what)
+        if not core.enter():
+            raise self._concurrent(what)
+        return core
+
+    def _ready(
+        self, core: _C.Communicator, key: tuple[Any, ...], x: Array, out: object, timeout_s: float | None
+    ) -> tuple[Call, Any, Any, Any]:
+        """The prepared call; its input and output as the core takes them; what the caller gets."""
+        if timeout_s is not None:
+            _checked(timeout_s, key[0].name)
+        try:
+            call = self._calls.get(key) or self._prepare(core, key, timeout_s)
+        except TypeError:
+            call = self._prepare(core, _hashable(key), timeout_s)
+        flags = x.flags
+        if not flags.c_contiguous:
+            x = self._contiguous(call, x, out)
+        source: Any = x
+        target: Any = None
+        if not call.gives:
+            pass
+        elif out is None:
+            target = empty(call.shape, call.dtype)
+        elif out is x and call.in_place and flags.writeable:
+            target = x
+        else:
+            source, target = self._with_out(call, x, out)
+        result = target
+        if call.as_bits:
+            source = source.view(uint16)
+            target = None if target is None else target.view(uint16)
+        return call, source, target, result
 
     def check_usable(self, what: str) -> None:
         """Raises the error that says why it cannot be used, if it cannot."""
@@ -84,14 +122,11 @@ class Runner:
         core, self._core = self._core, None
         if core is not None and getpid() == self._pid:
             core.close()
+            self.hot.close()
 
-    def _prepare(self, key: tuple[Any, ...], timeout_s: float | None) -> Call:
+    def _prepare(self, core: _C.Communicator, key: tuple[Any, ...], timeout_s: float | None) -> Call:
         self.planning.timeout_s = self._timeout_s if timeout_s is None else _checked(timeout_s, key[0].name)
-        return self.table.prepare(Key(*key))
-
-    def _bind(self, spec: Spec) -> _C.Prepared:
-        assert self._core is not None
-        return self._core.prepare(*self.planning.bind(spec))
+        return self.table.prepare(core, Key(*key))
 
     def _contiguous(self, call: Call, x: Array, out: object) -> Array:
         """A copy of a strided input; in place there is none."""

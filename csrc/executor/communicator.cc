@@ -84,17 +84,24 @@ void Communicator::run(const Order& order, Interrupted interrupted) {
   if (!begin(order)) finish(interrupted);
 }
 
-std::shared_ptr<Operation> Communicator::start(const Order& order) {
+void Communicator::start(const std::shared_ptr<Operation>& operation, const Order& order) {
   if (fork_guard_.in_child()) check_usable();
-  auto operation = std::make_shared<Operation>();
   {
     const std::scoped_lock lock(baton_);
     issue(*operation, order);
     operation->set_deadline();
     started_.push_back(operation);
     pending_.fetch_add(1, std::memory_order_release);
+    if (started_.size() == 1)
+      drive_front();  // what it sends need not wait until the progress thread is awake
+    if (operation->done()) return;
   }
   progress_->add(*this);
+}
+
+std::shared_ptr<Operation> Communicator::start(const Order& order) {
+  const auto operation = std::make_shared<Operation>();
+  start(operation, order);
   return operation;
 }
 

@@ -81,7 +81,9 @@ class Communicator {
   // does it if that takes no waiting worth the name; true if it is done. Else it must be finished.
   bool begin(const Order& order);
   void finish(Interrupted interrupted);
-  // Begins a call that the progress thread does.
+  // Begins a call that the progress thread does; one that is done at once never wakes it. The operation is a
+  // new one, or one that is done.
+  void start(const std::shared_ptr<Operation>& operation, const Order& order);
   std::shared_ptr<Operation> start(const Order& order);
 
   // For any thread. Helps until the operation is done or the time is over; whether it is done. Throws what

@@ -137,8 +137,10 @@ void bind_communication(py::module_& m) {
       .def("leave", &PyCommunicator::leave)
       .def("run", &PyCommunicator::run, py::arg("prepared"), py::arg("input"), py::arg("output"),
            py::arg("timeout_s"))
-      .def("start", &PyCommunicator::start, py::arg("prepared"), py::arg("input"), py::arg("output"),
-           py::arg("timeout_s"))
+      .def("start",
+           py::overload_cast<const std::shared_ptr<Prepared>&, const py::object&, const py::object&, double>(
+               &PyCommunicator::start),
+           py::arg("prepared"), py::arg("input"), py::arg("output"), py::arg("timeout_s"))
       .def("wait", &PyCommunicator::wait, py::arg("operation"), py::arg("timeout_s") = py::none(),
            "Whether the operation is done; raises what it failed with.")
       .def("close", &PyCommunicator::close);

@@ -62,26 +62,25 @@ std::shared_ptr<Prepared> PyCommunicator::prepare(std::shared_ptr<Bound> bound,
   return communicator_.prepare(std::move(bound), request);
 }
 
-std::pair<Memory, Memory> PyCommunicator::borrow(const Prepared& prepared, const py::object& input,
-                                                 const py::object& output) const {
-  if (!prepared.is_for(communicator_.members()))
+std::shared_ptr<PyOperation> PyCommunicator::hold(const std::shared_ptr<Prepared>& prepared,
+                                                  const py::object& input, const py::object& output) const {
+  if (!prepared->is_for(communicator_.members()))
     throw std::invalid_argument("the call was prepared for another communicator");
-  const Bound& bound = prepared.bound();
-  std::pair<Memory, Memory> memory(std::piecewise_construct,
-                                   std::forward_as_tuple(input, false, bound.input_bytes(), "the input"),
-                                   std::forward_as_tuple(output, true, bound.output_bytes(), "the output"));
-  if (bound.uses(Area::kIn) && !memory.first.held())
+  const Bound& bound = prepared->bound();
+  auto held = std::make_shared<PyOperation>(
+      PyOperation{prepared, Memory(input, false, bound.input_bytes(), "the input"),
+                  Memory(output, true, bound.output_bytes(), "the output")});
+  if (bound.uses(Area::kIn) && !held->input.held())
     throw CallError(ErrorKind::kInvalid, -1, "this rank must give an input");
-  if (bound.uses(Area::kOut) && !memory.second.held())
+  if (bound.uses(Area::kOut) && !held->output.held())
     throw CallError(ErrorKind::kInvalid, -1, "this rank must give an output");
-  return memory;
+  return held;
 }
 
 void PyCommunicator::run(const std::shared_ptr<Prepared>& prepared, const py::object& input,
                          const py::object& output, double timeout_s) {
-  const auto [in, out] = borrow(*prepared, input, output);
-  const Order order{prepared.get(), in.data(), out.data(), nanoseconds(timeout_s)};
-  if (communicator_.begin(order)) return;
+  const auto held = hold(prepared, input, output);
+  if (communicator_.begin(held->order(nanoseconds(timeout_s)))) return;
   const py::gil_scoped_release release;
   communicator_.finish(signalled);
 }
@@ -89,19 +88,18 @@ void PyCommunicator::run(const std::shared_ptr<Prepared>& prepared, const py::ob
 std::shared_ptr<PyOperation> PyCommunicator::start(const std::shared_ptr<Prepared>& prepared,
                                                    const py::object& input, const py::object& output,
                                                    double timeout_s) {
+  const auto held = hold(prepared, input, output);
+  start(held, nanoseconds(timeout_s));
+  return held;
+}
+
+void PyCommunicator::start(const std::shared_ptr<PyOperation>& operation, std::chrono::nanoseconds timeout) {
   std::erase_if(under_way_, [](const auto& held) { return held->operation->done(); });
-  auto [in, out] = borrow(*prepared, input, output);
-  const Order order{prepared.get(), in.data(), out.data(), nanoseconds(timeout_s)};
-  auto started = std::make_shared<PyOperation>();
   {
     const py::gil_scoped_release release;
-    started->operation = communicator_.start(order);
+    communicator_.start(operation->operation, operation->order(timeout));
   }
-  started->prepared = prepared;
-  started->memory.push_back(std::move(in));
-  started->memory.push_back(std::move(out));
-  under_way_.push_back(started);  // the memory is in use even if the caller drops the operation
-  return started;
+  under_way_.push_back(operation);  // the memory is in use even if the caller drops the operation
 }
 
 bool PyCommunicator::wait(const PyOperation& operation, std::optional<double> timeout_s) {

@@ -30,11 +30,15 @@ std::chrono::nanoseconds nanoseconds(double seconds);
 // A signal handler that raised ends the call; its exception stays set.
 bool signalled();
 
-// One call's operation and the memory that it uses.
+// A call, and the memory that it uses.
 struct PyOperation {
-  std::shared_ptr<Operation> operation;
   std::shared_ptr<Prepared> prepared;
-  std::vector<Memory> memory;
+  Memory input, output;
+  std::shared_ptr<Operation> operation = std::make_shared<Operation>();  // done, or under way, once started
+
+  Order order(std::chrono::nanoseconds timeout) const {
+    return {prepared.get(), input.data(), output.data(), timeout};
+  }
 };
 
 class PyCommunicator {
@@ -46,6 +50,7 @@ class PyCommunicator {
   // are not there.
   std::shared_ptr<Prepared> prepare(std::shared_ptr<Bound> bound, const Request& request) const;
 
+  Communicator& core() { return communicator_; }
   bool enter() { return communicator_.enter(); }
   void leave() { communicator_.leave(); }
   // By the thread that has entered.
@@ -53,13 +58,14 @@ class PyCommunicator {
            const pybind11::object& output, double timeout_s);
   std::shared_ptr<PyOperation> start(const std::shared_ptr<Prepared>& prepared, const pybind11::object& input,
                                      const pybind11::object& output, double timeout_s);
+  // The same in two steps, for an operation that is started again and again.
+  std::shared_ptr<PyOperation> hold(const std::shared_ptr<Prepared>& prepared, const pybind11::object& input,
+                                    const pybind11::object& output) const;
+  void start(const std::shared_ptr<PyOperation>& operation, std::chrono::nanoseconds timeout);
   bool wait(const PyOperation& operation, std::optional<double> timeout_s);
   void close();
 
  private:
-  std::pair<Memory, Memory> borrow(const Prepared& prepared, const pybind11::object& input,
-                                   const pybind11::object& output) const;
-
   Communicator communicator_;
   std::vector<std::shared_ptr<PyOperation>> under_way_;
 };

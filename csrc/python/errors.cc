@@ -38,6 +38,16 @@ void translate(std::exception_ptr thrown) {
 
 }  // namespace
 
+void set_python_error() {
+  try {
+    throw;
+  } catch (py::error_already_set& error) {
+    error.restore();
+  } catch (...) {
+    py::detail::try_translate_exceptions();
+  }
+}
+
 void bind_errors(py::module_& m) {
   py::register_exception<ProgramError>(m, "ProgramError", PyExc_ValueError);
   py::register_exception_translator(&translate);

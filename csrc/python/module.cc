@@ -8,4 +8,6 @@ PYBIND11_MODULE(_C, m) {
   pycomm::bind_programs(m);
   pycomm::bind_planning(m);
   pycomm::bind_communication(m);
+  pycomm::bind_hot_methods(m);
+  pycomm::bind_persistent(m);
 }
