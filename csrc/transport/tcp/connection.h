@@ -111,7 +111,7 @@ class Connection final : public Endpoint {
   void accepted(Link& link, const Frame& frame, TcpLane* lane);
   bool resume();
   void watch_silence();
-  void ping(const Link& silent);
+  void ask_over_others(const Link& silent);
 
   // connection_receiving.cc
   bool early(const Arriving& frame) const;

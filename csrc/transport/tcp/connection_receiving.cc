@@ -97,7 +97,8 @@ void Connection::enter(Link& link, const FrameHeader& header) {
       took(link, header);
       return enter_loss(link, header.position);
     case FrameKind::kPing:
-      return took(link, header);
+      took(link, header);
+      return link.pay();
     case FrameKind::kTaken:
     case FrameKind::kWaiting:
       break;

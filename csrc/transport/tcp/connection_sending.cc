@@ -187,22 +187,19 @@ void Connection::watch_silence() {
       continue;
     }
     if (heard != 0) link->silent += passed;
-    if (link->silent >= options_.link_timeout)
+    if (link->silent >= options_.link_timeout) {
       drop(*link, "let nothing through while another link did");
-    else
-      ping(*link);
+    } else {
+      link->ask();
+      ask_over_others(*link);
+    }
   }
 }
 
-// Asks over the other links whether the peer lives, where nothing else does.
-void Connection::ping(const Link& silent) {
-  for (auto& link : links_) {
-    if (link.get() == &silent || !link->alive() || !link->unacknowledged().empty()) continue;
-    Frame frame;
-    frame.header.kind = FrameKind::kPing;
-    link->append(frame);
-    accepted(*link, frame, nullptr);
-  }
+// Whether the peer lives, where nothing else is under way.
+void Connection::ask_over_others(const Link& silent) {
+  for (auto& link : links_)
+    if (link.get() != &silent && link->alive() && link->unacknowledged().empty()) link->ask();
 }
 
 }  // namespace pycomm::tcp

@@ -1,5 +1,6 @@
 #include "transport/tcp/link.h"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -118,10 +119,21 @@ bool Link::stuck() {
   const auto waiting = static_cast<std::uint64_t>(socket_.unacknowledged());
   const std::uint64_t out = outbox_.written() - waiting;
   heard_ = in != seen_in_;
-  const bool moved = heard_ || out != seen_out_;
+  const bool moved = heard_ || out > seen_out_;
   seen_in_ = in;
-  seen_out_ = out;
-  return waiting != 0 && !moved;
+  seen_out_ = std::max(seen_out_, out);
+  const bool now = !moved && (waiting != 0 || !unacknowledged_.empty());
+  if (!now) asked_ = false;
+  return now;
+}
+
+void Link::ask() {
+  if (std::exchange(asked_, true)) return;
+  Frame frame;
+  frame.header.kind = FrameKind::kPing;
+  append(frame);
+  remember({frame.header, nullptr, nullptr, nullptr, {}});
+  seen_out_ += sizeof(FrameHeader);  // that the peer's machine has the question is no news
 }
 
 }  // namespace pycomm::tcp

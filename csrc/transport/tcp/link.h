@@ -98,8 +98,11 @@ class Link {
   std::vector<std::byte> control;  // payload of a fault frame
 
   // -- Whether the way is open.
-  // True if nothing has come through either way since it was last asked, though something is under way.
+  // True if nothing has come through either way since it was last asked, though something is under way. What
+  // the peer's machine has may still be stuck: something between us may have taken it in the peer's stead.
   bool stuck();
+  // Asks the peer to say something on this link; once, until it was found not to be stuck.
+  void ask();
   bool heard() const { return heard_; }        // whether something had come in then
   std::chrono::nanoseconds silent{0};          // stuck for so long, while other links were not
   bool told_alive = true, told_write = false;  // as the endpoint's user knows
@@ -127,6 +130,7 @@ class Link {
   int steps_ = 0;  // that reading may still take, so that a flood on one link does not starve the others
   std::uint64_t seen_in_ = 0, seen_out_ = 0;  // progress at the last look
   bool heard_ = false;
+  bool asked_ = false;
 };
 
 template <typename Released>
