@@ -82,7 +82,7 @@ def offer(given: Settings, here: Sequence[Interface], met_at: str | None) -> Off
     specs = read_topology_file(given.topo_file) if given.topo_file else {}
     if specs:
         nics = [_nic(each, met_at, specs[each.name]) for each in usable if each.name in specs]
-        _check_file(given.topo_file, specs, nics, here)
+        _check_file(given, specs, nics, here)
         return Offer(_ordered(nics), TOPOLOGY_FILE)
     return Offer(tuple(_nic(each, met_at) for each in usable), NAMED if named else FOUND)
 
@@ -139,13 +139,19 @@ def _nic(interface: Interface, met_at: str | None, spec: NicSpec | None = None) 
 
 
 def _check_file(
-    path: str | None, specs: Mapping[str, NicSpec], nics: Sequence[Nic], here: Sequence[Interface]
+    given: Settings, specs: Mapping[str, NicSpec], nics: Sequence[Nic], here: Sequence[Interface]
 ) -> None:
-    missing = sorted(set(specs) - {nic.name for nic in nics})
     if not nics:
-        raise InvalidArgument(f"PYCOMM_TOPO_FILE={path} names no usable interface: {_listed(here)}")
-    if missing:
-        logger.info("PYCOMM_TOPO_FILE=%s: not usable here: %s", path, ", ".join(missing))
+        raise InvalidArgument(
+            f"PYCOMM_TOPO_FILE={given.topo_file} names no usable interface: {_listed(here)}"
+        )
+    states = {each.name: state(each) for each in here}
+    for name in sorted(set(specs) - {nic.name for nic in nics}):
+        if given.nic is None or given.nic.picks(name):  # else a person left it out
+            why = states.get(name, "there is no such interface")
+            logger.warning(
+                "%s is not used, though PYCOMM_TOPO_FILE=%s names it: %s", name, given.topo_file, why
+            )
 
 
 def _listed(here: Sequence[Interface]) -> str:

@@ -185,7 +185,7 @@ def test_what_is_no_topology_file_is_refused_with_its_place(text: str, says: str
         offered([nic("a")], topo_file=f"{tmp_path}/file")
 
 
-def test_a_topology_file_wins(tmp_path: Path) -> None:
+def test_a_topology_file_wins(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     file = tmp_path / "file"
     said = {"a0": {"rail": 3}, "a1": {"rail": 0, "bit_per_s": 5}, "a2": {"rail": 1}, "a9": {"rail": 7}}
     file.write_text(json.dumps({"format": "pycomm-topology-1", "nics": said}))
@@ -196,7 +196,12 @@ def test_a_topology_file_wins(tmp_path: Path) -> None:
         ("a0", 3, 100 * GIGA),
     ]
     assert found.source == TOPOLOGY_FILE
+    warned = [record.getMessage() for record in caplog.records]
+    assert [text.split(" is not used")[0] for text in warned] == ["a2", "a9"]  # half the NICs: not in silence
+    assert [text.rpartition(": ")[2] for text in warned] == ["down", "there is no such interface"]
+    caplog.clear()
     assert names(offered(here, topo_file=str(file), nic="=a0")) == ["a0"]
+    assert not caplog.records  # left out by PYCOMM_NIC
     with pytest.raises(InvalidArgument, match=r"names no usable interface: there are lo .*; b0 \(up"):
         offered([LOOPBACK, nic("b0")], topo_file=str(file))
     with pytest.raises(InvalidArgument, match=r"PYCOMM_TOPO_FILE=/none/x: No such file"):
