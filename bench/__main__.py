@@ -15,9 +15,11 @@ COMMANDS = {
 def main() -> int:
     name = sys.argv[1] if len(sys.argv) > 1 else ""
     if name not in COMMANDS:
+        asked = name in ("-h", "--help")
         lines = [f"  {command:<9} {what}" for command, what in COMMANDS.items()]
-        print("\n".join(["usage: python -m bench COMMAND [options]", *lines]), file=sys.stderr)
-        return 2
+        text = "\n".join(["usage: python -m bench COMMAND [options]", *lines])
+        print(text, file=sys.stdout if asked else sys.stderr)
+        return 0 if asked else 2
     return int(import_module(f"bench.{name}").main(sys.argv[2:]))
 
 

@@ -13,9 +13,9 @@ from pycomm.topo.profile import PICOSECONDS, Profile, Wire
 from pycomm.topo.request import request
 from pycomm.topo.topology import Topology
 
-COLUMNS = "{:>8}  {:<24}{:>10}{:>10}{:>9}{:>15}{:>14}{:>11}"
+COLUMNS = "{:>8}  {:<32}{:>10}{:>10}{:>9}{:>15}{:>14}{:>11}"
 HEADER = COLUMNS.format(
-    "size", "library", "time ms", "bound ms", "x bound", "rails max/min", "spine bytes", "NIC/plan"
+    "size", "library", "time ms", "bound ms", "x bound", "rails max/min", "spine B/call", "NIC/plan"
 )
 
 
@@ -76,7 +76,7 @@ class FabricRecord(Record):
             f"{self.bound_us / 1e3:.1f}",
             f"{self.times_bound:.2f}",
             f"{balance:.2f}" if balance < 1000 else "one only",
-            self.spine_bytes,
+            round(self.spine_bytes / self.iterations),
             plan,
         )
 

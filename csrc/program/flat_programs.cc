@@ -205,14 +205,14 @@ void FlatPrograms::fail_unpaired(int sender, int receiver, int channel) const {
     return int{(step.op == Op::kRecv || step.op == Op::kRecvReduce) && step.peer == sender};
   });
   const std::string to = std::to_string(receiver), from = std::to_string(sender);
-  const std::string sent = std::to_string(sends.size()), received = std::to_string(receives.size());
+  const auto messages = [](std::size_t n) { return std::to_string(n) + (n == 1 ? " message" : " messages"); };
   if (sends.size() > receives.size())
     fail(lane(sender, channel), sends[receives.size()],
-         "nobody receives it: in this channel rank " + from + " sends " + sent + " messages to rank " + to +
-             ", which receives " + received);
+         "nobody receives it: in this channel rank " + from + " sends " + messages(sends.size()) +
+             " to rank " + to + ", which receives " + std::to_string(receives.size()));
   fail(lane(receiver, channel), receives[sends.size()],
-       "nobody sends it: in this channel rank " + to + " receives " + received + " messages from rank " +
-           from + ", which sends it " + sent);
+       "nobody sends it: in this channel rank " + to + " receives " + messages(receives.size()) +
+           " from rank " + from + ", which sends it " + std::to_string(sends.size()));
 }
 
 bool FlatPrograms::place_in_one_memory() {

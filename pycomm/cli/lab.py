@@ -175,7 +175,13 @@ def _table(counters: Counters) -> str:
 
 def _fault(arguments: argparse.Namespace) -> int:
     rate = [parse_rate(arguments.rate)] if arguments.kind == "slow" else []
-    getattr(Lab.find().faults, arguments.kind)(arguments.host, arguments.rail, *rate)
+    lab = Lab.find()
+    getattr(lab.faults, arguments.kind)(arguments.host, arguments.rail, *rate)
+    nic = f"rail {arguments.rail} of {lab.host(arguments.host).name}"
+    undone = f"pycomm lab fault restore {arguments.host} {arguments.rail} undoes it"
+    print(
+        f"{nic} is as it was built" if arguments.kind == "restore" else f"{nic}: {arguments.kind}; {undone}"
+    )
     return 0
 
 
