@@ -12,6 +12,7 @@ namespace pycomm {
 namespace {
 
 constexpr std::uint64_t kLine = 64;
+constexpr std::uint64_t kWholeBytes = 4096;  // what transports have a short way for
 
 }  // namespace
 
@@ -144,7 +145,14 @@ BoundStep Bound::bind(const Step& step) {
     throw ProgramError("rank " + std::to_string(program_.rank()) + ", step \"" + step.text() +
                        "\": it would move partial sums where whole values belong, or the reverse");
   if (reduces_here) choose_kernels(bound, step);
+  bound.whole = is_whole(bound);
   return bound;
+}
+
+bool Bound::is_whole(const BoundStep& step) const {
+  for (const Operand& operand : {step.dst, step.src, step.addend})
+    if (operand.extents > 1 || step.elements * operand.element_bytes > kWholeBytes) return false;
+  return step.to[0] < 0 && step.to[1] < 0 && !step.divides;
 }
 
 void Bound::choose_kernels(BoundStep& bound, const Step& step) const {

@@ -35,6 +35,7 @@ struct Operand {
 struct BoundStep {
   Op op = Op::kCopy;
   bool divides = false;    // avg: the sum is complete here
+  bool whole = false;      // little data, each operand in one piece: nothing is streamed
   std::int32_t peer = -1;  // rank in the communicator
   std::array<std::int32_t, 2> to = {-1, -1};
   std::int32_t after_send = -1;  // the last earlier step whose send must be released before this one writes
@@ -80,6 +81,7 @@ class Bound {
   Operand place(const Span& span, Form form);
   void append(Operand& operand, Area area, std::uint64_t first, std::uint64_t count);
   void find_links();
+  bool is_whole(const BoundStep& step) const;
   void choose_kernels(BoundStep& bound, const Step& step) const;
   std::uint32_t element_bytes(Form form) const;
   std::uint64_t total(const Operand& operand) const;

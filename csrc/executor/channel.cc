@@ -28,11 +28,80 @@ bool Channel::advance() {
   bool moved = false;
   budget_ = slice_bytes_;
   while (budget_ > 0 && step_ < steps_->size() && run_step()) moved = true;
-  return push_sends() || moved;
+  return (!sends_.empty() && push_sends()) || moved;
+}
+
+void Channel::ring() {
+  for (Lane* lane : silent_) lane->ring();
+  silent_.clear();
+}
+
+// Where an operand in one piece lies.
+std::byte* Channel::at(const Operand& operand) const {
+  if (operand.extents == 0) return nullptr;
+  const Extent& extent = bound_->extent(operand.first_extent);
+  return (*areas_)[static_cast<std::size_t>(extent.area)] + extent.first * operand.element_bytes;
+}
+
+// A step on little data is done at once: kNothing while it cannot be, kStream where it has to go the long
+// way.
+Channel::Outcome Channel::run_whole(const BoundStep& step) {
+  if (step.op == Op::kSend) {
+    Envelope envelope = call_;
+    envelope.bytes = step.elements * step.wire_bytes;
+    Lane& to = lane(step.peer);
+    if (!sends_.empty() || !to.send(envelope, at(step.src))) return Outcome::kStream;
+    if (std::find(silent_.begin(), silent_.end(), &to) == silent_.end()) silent_.push_back(&to);
+    return Outcome::kDone;
+  }
+  if (!may_write(step)) return Outcome::kNothing;
+  if (step.op == Op::kRecv || step.op == Op::kRecvReduce) return take_whole(step);
+  if (step.elements == 0) return Outcome::kDone;
+  if (step.op == Op::kReduce)
+    step.kernel(at(step.dst), at(step.src), at(step.addend), step.elements);
+  else if (at(step.dst) != at(step.src))
+    std::memcpy(at(step.dst), at(step.src), step.elements * step.dst.element_bytes);
+  return Outcome::kDone;
+}
+
+Channel::Outcome Channel::take_whole(const BoundStep& step) {
+  Lane& from = lane(step.peer);
+  const Envelope* const found = from.head();
+  if (found == nullptr) return Outcome::kNothing;
+  check(*found, step);
+  if (step.elements == 0) {
+    from.finish();
+    return Outcome::kDone;
+  }
+  const auto there = from.peek();
+  const std::uint64_t bytes = step.elements * step.wire_bytes;
+  if (there.size() < bytes) return Outcome::kStream;
+  if (step.op == Op::kRecvReduce)
+    step.kernel(at(step.dst), at(step.src), there.data(), step.elements);
+  else
+    std::memcpy(at(step.dst), there.data(), bytes);
+  from.pop(bytes);
+  return Outcome::kDone;
+}
+
+// The message is the one that the step is for.
+void Channel::check(const Envelope& found, const BoundStep& step) const {
+  Envelope wanted = call_;
+  wanted.bytes = step.elements * step.wire_bytes;
+  if (!(found == wanted)) throw UnlikeMessage{step.peer};
 }
 
 bool Channel::run_step() {
   const BoundStep& step = current();
+  if (step.whole && !started_) {
+    const Outcome outcome = run_whole(step);
+    if (outcome == Outcome::kNothing) return false;
+    if (outcome == Outcome::kDone) {
+      budget_ -= std::min(budget_, step.elements * step.dst.element_bytes);
+      ++step_;
+      return true;
+    }
+  }
   if (!started_ && !start(step)) return false;
   if (!started_) return true;  // a plain send: queued, and done with
   switch (step.op) {
@@ -67,9 +136,7 @@ bool Channel::start(const BoundStep& step) {
   if (step.op == Op::kRecv || step.op == Op::kRecvReduce) {
     const Envelope* found = lane(step.peer).head();
     if (found == nullptr) return false;
-    Envelope wanted = call_;
-    wanted.bytes = step.elements * step.wire_bytes;
-    if (!(*found == wanted)) throw UnlikeMessage{step.peer};
+    check(*found, step);
   }
   dst_ = Cursor(*bound_, step.dst, *areas_);
   src_ = Cursor(*bound_, step.src, *areas_);

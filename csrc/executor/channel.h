@@ -30,6 +30,8 @@ class Channel {
 
   // Moves what can move now, at most about one slice. True if anything moved. Throws UnlikeMessage.
   bool advance();
+  // Wakes the peers that short messages went to.
+  void ring();
   bool done() const { return step_ == steps_->size() && sends_.empty(); }
   // The peer that the channel waits for, or -1; and the step it is at: for messages.
   int waits_for() const;
@@ -48,6 +50,9 @@ class Channel {
   };
 
   const BoundStep& current() const { return (*steps_)[step_]; }
+  enum class Outcome : std::uint8_t { kDone, kNothing, kStream };
+  Outcome run_whole(const BoundStep& step);
+  Outcome take_whole(const BoundStep& step);
   bool run_step();
   bool may_write(const BoundStep& step) const;
   bool start(const BoundStep& step);
@@ -62,6 +67,8 @@ class Channel {
   bool released(const Send& send) const;
   void count(std::uint64_t bytes);
   bool finish_if_moved();
+  void check(const Envelope& found, const BoundStep& step) const;
+  std::byte* at(const Operand& operand) const;
   Lane& lane(int peer) const { return *(*lanes_)[static_cast<std::size_t>(peer)]; }
 
   const Bound* bound_ = nullptr;
@@ -73,6 +80,7 @@ class Channel {
   bool lends_ = true;
   std::uint64_t budget_ = 0;  // bytes that this advance may still move
 
+  std::vector<Lane*> silent_;  // with short messages whose peers have not been woken
   std::size_t step_ = 0;
   bool started_ = false;     // the current step: its operands are set up, its message has been checked
   std::uint64_t moved_ = 0;  // bytes of dst that the current step has written

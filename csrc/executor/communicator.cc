@@ -58,6 +58,7 @@ bool Communicator::begin(const Order& order) {
   if (started_.empty()) {
     const int polls = members_.fabric->spins() ? kFirstPolls : 1;
     for (int poll = 0; poll < polls && blocked_; ++poll) drive_front();
+    execution_.ring();
     if (!blocked_) {
       blocking_.check();
       return true;
@@ -92,8 +93,10 @@ void Communicator::start(const std::shared_ptr<Operation>& operation, const Orde
     operation->set_deadline();
     started_.push_back(operation);
     pending_.fetch_add(1, std::memory_order_release);
-    if (started_.size() == 1)
-      drive_front();  // what it sends need not wait until the progress thread is awake
+    if (started_.size() == 1) {  // what it sends need not wait until the progress thread is awake
+      drive_front();
+      execution_.ring();
+    }
     if (operation->done()) return;
   }
   progress_->add(*this);
@@ -139,7 +142,10 @@ bool Communicator::help(Done done, Clock::time_point until, Interrupted interrup
 
 bool Communicator::drive() {
   const std::unique_lock lock(baton_, std::try_to_lock);
-  return lock.owns_lock() && drive_front();
+  if (!lock.owns_lock()) return false;
+  const bool moved = drive_front();
+  execution_.ring();
+  return moved;
 }
 
 void Communicator::look() {

@@ -32,6 +32,10 @@ class Execution {
   // Moves what can move now, the lowest channel first, and begins with it again after each slice. True if
   // anything moved. Throws UnlikeMessage and whatever lanes throw.
   bool advance();
+  // Wakes the peers that were sent something, if they sleep. Before this rank waits, and before the run ends.
+  void ring() {
+    for (Channel& channel : channels_) channel.ring();
+  }
   bool done() const;
   // The lowest channel that is not done.
   std::size_t stuck_channel() const;

@@ -23,6 +23,10 @@ class Lane {
   virtual ~Lane() = default;
 
   // -- Sending: begin a message, push its bytes, begin the next one.
+  // A small message all at once, where the transport has a short way for it; false: nothing was sent, begin
+  // it. Does not wake the peer: call `ring` before anything is waited for, and before the call ends.
+  virtual bool send(const Envelope&, const std::byte*) { return false; }
+  virtual void ring() {}
   // Accepts a message's envelope, or returns false while there is no room for it. A message without bytes is
   // complete.
   virtual bool begin(const Envelope& envelope) = 0;

@@ -17,6 +17,8 @@ class ShmLane final : public Lane {
       : out(own, to(key, peer.rank), bell(peer), lending, borrower(self, peer)),
         in(*peer.segment, to(key, self), peer.rank, bell(peer), peer.memory, lending.tiles) {}
 
+  bool send(const Envelope& envelope, const std::byte* data) override { return out.send(envelope, data); }
+  void ring() override { out.ring(); }
   bool begin(const Envelope& envelope) override { return out.begin(envelope); }
   std::size_t push(const std::byte* data, std::size_t bytes) override { return out.push(data, bytes); }
   std::size_t lend(const std::byte* data, std::size_t bytes) override { return out.lend(data, bytes); }

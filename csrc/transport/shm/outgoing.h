@@ -44,6 +44,8 @@ class Outgoing {
   // has at least kLeastSlice bytes and ends with an element.
   bool begin(const Envelope& envelope);
   std::size_t push(const std::byte* data, std::size_t bytes);
+  bool send(const Envelope& envelope, const std::byte* data);
+  void ring();
   std::size_t lend(const std::byte* data, std::size_t bytes);
   bool released();
   void recall();
@@ -58,6 +60,7 @@ class Outgoing {
   bool open_slice();
   void publish_slice();
   void publish(Slot& slot, std::uint64_t bytes);
+  void fill(Slot& slot, std::uint64_t bytes);
   bool can_lend(const std::byte* data, std::size_t bytes);
 
   LaneStore& store_;
