@@ -176,16 +176,25 @@ TEST(sizes_that_no_sender_writes_are_refused) {
   const std::uint64_t bad[] = {0, 3, 100'001, kBigBytes + 8, ~std::uint64_t{0}, ~std::uint64_t{7}};
   for (std::uint64_t bytes : bad) {
     Pair pair;
-    pair.block.slots[0].bytes = bytes;
+    pair.block.slots[0].long_slice.bytes = bytes;
     CHECK_THROWS(pair.in.head(), "rank 0 announced a slice of " + std::to_string(bytes & ~kLent) + " bytes");
     CHECK_THROWS(pair.in.head(), "corrupt");
   }
   Pair pair;
-  pair.block.slots[0].envelope.bytes = 5000;  // less than the slice
+  pair.block.slots[0].long_slice.message_bytes = 5000;  // less than the slice
   CHECK_THROWS(pair.in.head(), "corrupt");
-  pair.block.slots[0].envelope.bytes = 4096;
-  pair.block.slots[0].bytes = 8;  // small messages are not sliced
+  pair.block.slots[0].long_slice.message_bytes = 4096;
+  pair.block.slots[0].long_slice.bytes = 8;  // small messages are not sliced
   CHECK_THROWS(pair.in.head(), "corrupt");
+}
+
+TEST(a_short_slice_longer_than_its_slot_is_refused) {
+  for (std::uint64_t length : {49, 200, 254}) {
+    Pair pair;
+    pair.block.slots[0].stamp.store(Stamp::of(1, 1, length, 1).bits);
+    CHECK(Stamp{pair.block.slots[0].stamp.load()}.is(1, 1));
+    CHECK_THROWS(pair.in.head(), "announced a slice of " + std::to_string(length) + " bytes");
+  }
 }
 
 TEST(credit_for_what_was_never_sent_is_refused) {

@@ -36,31 +36,44 @@ bool Incoming::find() {
   return found.has_value();
 }
 
-// True when the next slice has been published.
-bool Incoming::ready() const {
-  const Slot& slot = use_.block->slots[taken_ % kSlots];
-  return slot.stamp.load(std::memory_order_acquire) == stamp_of(use_.generation, taken_ + 1);
+// True when the next slice has been published. Takes its stamp, once.
+bool Incoming::ready() {
+  stamp_.bits = slot().stamp.load(std::memory_order_acquire);
+  return stamp_.is(use_.generation, taken_ + 1);
 }
 
 bool Incoming::open_message() {
   if ((use_.block == nullptr && !find()) || !ready()) return false;
-  envelope_ = use_.block->slots[taken_ % kSlots].envelope;
+  if (const std::uint64_t length = stamp_.length(); length != kLong) {
+    envelope_ = {slot().fingerprint, stamp_.sequence_after(envelope_.sequence), length};
+  } else {
+    const LongSlice& slice = slot().long_slice;
+    envelope_ = {slot().fingerprint, slice.sequence, slice.message_bytes};
+  }
   left_ = envelope_.bytes;
   open_slice();
   open_ = true;
   return true;
 }
 
-// Takes the size of the slice from the slot, once, and checks it.
 void Incoming::open_slice() {
-  const std::uint64_t bytes = use_.block->slots[taken_ % kSlots].bytes;
+  const std::uint64_t length = stamp_.length();
+  if (length == kLong) return open_long();
+  if (length != left_ || length > kInlineBytes) corrupt(length);
+  waited_for_ = false;
+  slice_ = {slot().payload, length};
+}
+
+// Takes the size of the slice from the slot, once, and checks it.
+void Incoming::open_long() {
+  const std::uint64_t bytes = slot().long_slice.bytes;
   if ((bytes & kLent) != 0) return open_loan(bytes & ~kLent);
   const bool big = left_ > kSmallBytes;
   const bool part =
       big && bytes > 0 && bytes <= std::min<std::uint64_t>(left_, kBigBytes) && bytes % kElementBytes == 0;
   if (!part && (bytes != left_ || bytes > kBigBytes)) corrupt(bytes);
   waited_for_ = big;
-  slice_ = {payload_of(*use_.block, taken_, left_), bytes};
+  slice_ = {long_payload(*use_.block, taken_, left_), bytes};
 }
 
 void Incoming::open_loan(std::uint64_t bytes) {
@@ -68,7 +81,7 @@ void Incoming::open_loan(std::uint64_t bytes) {
     corrupt(bytes);
   waited_for_ = true;
   lent_ = bytes;
-  std::memcpy(&address_, use_.block->slots[taken_ % kSlots].payload, sizeof(address_));
+  address_ = slot().long_slice.address;
 }
 
 void Incoming::corrupt(std::uint64_t bytes) const {

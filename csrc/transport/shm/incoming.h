@@ -38,9 +38,11 @@ class Incoming {
  private:
   bool find();
   bool open_message();
-  bool ready() const;
+  bool ready();
   void open_slice();
+  void open_long();
   void open_loan(std::uint64_t bytes);
+  const Slot& slot() const { return use_.block->slots[taken_ % kSlots]; }
   void fill_tile();
   std::size_t pull_lent(std::byte* to, std::size_t bytes);
   void read(std::byte* to, std::size_t bytes);
@@ -60,6 +62,7 @@ class Incoming {
   std::uint32_t looked_at_ = 0;  // the directory's changes before that look
   std::uint32_t taken_ = 0;      // slices read to the end (mod 2^32)
   std::uint32_t returned_ = 0;   // of these, known to the sender
+  Stamp stamp_{0};               // of the slice at the head
   bool open_ = false;            // a message is at the head
   Envelope envelope_{};
   std::uint64_t left_ = 0;              // bytes of it that are not taken yet

@@ -28,26 +28,63 @@
 
 namespace pycomm {
 
-// A message travels as slices, one to a slot. What is left of it when a slice begins says where that slice
-// lies: up to kInlineBytes in the cache line of its header; up to kSmallBytes in a page of its own, so that
-// the many small messages of a lane stay in few warm pages; else in one of the big areas, whose memory the
-// system is asked for when the first such slice comes. Only a big slice can be less than what is left. 4 x
-// 128 KiB did best among 32 KiB ... 1 MiB on a machine with 2 MiB of L2 to a core.
+// A message travels as slices, one to a slot. A slice of up to kInlineBytes is *short*: it lies in the slot,
+// in the cache line of its stamp, so that a small message is one line that travels. Of any other what is left
+// of the message when it begins says where it lies: up to kSmallBytes in a page of its own, so that the many
+// small messages of a lane stay in few warm pages; else in one of the big areas, whose memory the system is
+// asked for when the first such slice comes. Only a big slice can be less than what is left. 4 x 128 KiB did
+// best among 32 KiB ... 1 MiB on a machine with 2 MiB of L2 to a core.
 inline constexpr std::uint32_t kSlots = 8;
 inline constexpr std::uint32_t kBigSlots = 4;  // slot s uses big area s % kBigSlots
-inline constexpr std::size_t kInlineBytes = 24;
+inline constexpr std::size_t kInlineBytes = 48;
 inline constexpr std::size_t kSmallBytes = 4096;
 inline constexpr std::size_t kBigBytes = 128 << 10;
 inline constexpr std::size_t kElementBytes = 8;  // a slice that is not its message's last is a multiple of it
 inline constexpr std::uint64_t kLent = std::uint64_t{1} << 63;  // added to the bytes of a slice that is lent
 
+// The stamp of a slot, which is written last: a slot is readable when generation and count are those
+// expected.
+//   generation  32 bits  of the lane's use: a slot of a former use never is
+//   count        8       slices up to and with this one; the slot's slice before this one has another
+//   length       8       of a short slice, which is all that is left of its message; else kLong
+//   sequence    16       low bits of the envelope's, which on a lane only grows. Both sides know that of the
+//                        message before, so a message can begin with a short slice where the two are less
+//                        than kNear apart; the receiver then knows all bits (as RFC 9000, A.3, does it for
+//                        packets)
+inline constexpr std::uint64_t kLong = 0xff;
+inline constexpr std::uint64_t kNear = 1 << 16;
+
+struct Stamp {
+  std::uint64_t bits;
+
+  static Stamp of(std::uint32_t generation, std::uint32_t count, std::uint64_t length,
+                  std::uint64_t sequence) {
+    return {std::uint64_t{generation} << 32 | std::uint64_t{count & 0xff} << 24 | length << 16 |
+            (sequence & 0xffff)};
+  }
+  bool is(std::uint32_t generation, std::uint32_t count) const {
+    return bits >> 24 == (std::uint64_t{generation} << 8 | (count & 0xff));
+  }
+  std::uint64_t length() const { return bits >> 16 & 0xff; }
+  // The sequence that these bits stand for after another one.
+  std::uint64_t sequence_after(std::uint64_t before) const {
+    return before + static_cast<std::uint16_t>(bits - before);
+  }
+};
+
+struct LongSlice {
+  std::uint64_t sequence, message_bytes;  // of the envelope; valid in the first slice of a message
+  std::uint64_t bytes;                    // in this slice, and kLent
+  std::uint64_t address;                  // of a lent slice, in the sender's process
+};
+
 struct alignas(64) Slot {
-  // Generation of the lane << 32 | count of slices up to and with this one (mod 2^32). Written last, so a
-  // slot is readable when this is the value expected; a slot of the lane's former use never is.
   std::atomic<std::uint64_t> stamp{0};
-  Envelope envelope;                // valid in the first slice of a message
-  std::uint64_t bytes{0};           // in this slice, and kLent
-  std::byte payload[kInlineBytes];  // of a lent slice: its address in the sender's process, 8 bytes
+  std::uint64_t fingerprint = 0;  // of the envelope; valid in the first slice of a message
+  union {
+    std::byte payload[kInlineBytes];
+    LongSlice long_slice;
+  };
 };
 static_assert(sizeof(Slot) == 64);
 
@@ -84,20 +121,9 @@ struct alignas(64) LaneBlock {
 };
 static_assert(sizeof(LaneBlock) / 64 % 2 == 1);
 
-inline std::uint64_t stamp_of(std::uint32_t generation, std::uint32_t slices) {
-  return std::uint64_t{generation} << 32 | slices;
-}
-
-// The most that a slice can hold when so much of its message is left.
-inline std::size_t room_of(std::uint64_t left) {
-  return left <= kInlineBytes ? kInlineBytes : left <= kSmallBytes ? kSmallBytes : kBigBytes;
-}
-
-// Where slice number `slice` lies when so much of its message is left.
-inline std::byte* payload_of(LaneBlock& block, std::uint32_t slice, std::uint64_t left) {
-  if (left <= kInlineBytes) return block.slots[slice % kSlots].payload;
-  if (left <= kSmallBytes) return block.small[slice % kSlots].data;
-  return block.big[slice % kBigSlots].data;
+// Where slice number `slice` lies, if it is not a short one, when so much of its message is left.
+inline std::byte* long_payload(LaneBlock& block, std::uint32_t slice, std::uint64_t left) {
+  return left <= kSmallBytes ? block.small[slice % kSlots].data : block.big[slice % kBigSlots].data;
 }
 
 }  // namespace pycomm

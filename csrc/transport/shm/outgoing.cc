@@ -13,6 +13,9 @@
 namespace pycomm {
 namespace {
 
+constexpr std::size_t kLine = 64;
+constexpr std::size_t kPrefetched = 1024;  // about as many lines as a core can ask for at a time
+
 // Asks for a cache line in the state in which it can be written.
 void prefetch_to_write(const void* line) {
 #ifdef __x86_64__
@@ -29,40 +32,60 @@ bool Outgoing::begin(const Envelope& envelope) {
   if (left_ != 0) throw std::logic_error("begin: the message before is not complete");
   if (use_.block == nullptr) use_ = store_.take(key_);
   if (envelope.bytes == 0 && !room(kSlots)) return false;
-  envelope_ = envelope;
-  left_ = envelope.bytes;
-  traffic_.add_message();
-  if (left_ == 0) publish_slice();  // else the envelope goes with the first slice
+  accept(envelope);
+  if (left_ > 0) return true;  // the envelope goes with the first slice
+  publish_slice();
+  peer_.ring();
   return true;
 }
 
-bool Outgoing::send(const Envelope& envelope, const std::byte* data) {
-  if (envelope.bytes > kSmallBytes || use_.block == nullptr || !room(kSlots)) return false;
-  if (envelope.bytes > 0) std::memcpy(payload_of(*use_.block, sent_, envelope.bytes), data, envelope.bytes);
+void Outgoing::accept(const Envelope& envelope) {
+  step_ = envelope.sequence - envelope_.sequence;
   envelope_ = envelope;
-  fill(use_.block->slots[sent_ % kSlots], envelope.bytes);
+  left_ = envelope.bytes;
   traffic_.add_message();
+}
+
+// Whether what is left of the message is a short slice.
+bool Outgoing::fits_inline() const {
+  return left_ <= kInlineBytes && (left_ < envelope_.bytes || step_ < kNear);
+}
+
+bool Outgoing::send(const Envelope& envelope, const std::byte* data) {
+  if (envelope.bytes > kSmallBytes || left_ != 0 || use_.block == nullptr || !room(kSlots)) return false;
+  accept(envelope);
+  std::byte* const to = fits_inline() ? slot().payload : long_payload(*use_.block, sent_, left_);
+  if (left_ > 0) std::memcpy(to, data, left_);
+  filled_ = left_;
+  publish_slice();
   traffic_.add_bytes(envelope.bytes);
   return true;
 }
 
 void Outgoing::ring() {
   peer_.ring();
-  // The peer has a copy of the next slot's line since it last read it. Taking that back now, while nobody
-  // waits, makes the next message's store a short one.
-  if (use_.block != nullptr) prefetch_to_write(&use_.block->slots[sent_ % kSlots]);
+  if (use_.block == nullptr) return;
+  // The peer has copies of the next slot's lines since it last read them. Taking those back now, while nobody
+  // waits, makes the stores of a message like the last one short.
+  prefetch_to_write(&slot());
+  if (envelope_.bytes <= kInlineBytes) return;
+  const std::byte* const payload = long_payload(*use_.block, sent_, 0);
+  for (std::size_t at = 0; at < std::min<std::size_t>(envelope_.bytes, kPrefetched); at += kLine)
+    prefetch_to_write(payload + at);
 }
 
 std::size_t Outgoing::push(const std::byte* data, std::size_t bytes) {
   std::size_t pushed = 0;
   while (pushed < bytes && left_ > 0) {
     if (slice_ == nullptr && !open_slice()) break;
-    const std::uint64_t most = std::min<std::uint64_t>(left_, room_of(left_));
+    const std::uint64_t most = left_ <= kSmallBytes ? left_ : std::min<std::uint64_t>(left_, kBigBytes);
     const std::size_t part = std::min<std::size_t>(bytes - pushed, most - filled_);
     std::memcpy(slice_ + filled_, data + pushed, part);
     pushed += part;
     filled_ += part;
-    if (filled_ == most || (filled_ >= kLeastSlice && filled_ % kElementBytes == 0)) publish_slice();
+    if (filled_ < most && (filled_ < kLeastSlice || filled_ % kElementBytes != 0)) continue;
+    publish_slice();
+    peer_.ring();
   }
   traffic_.add_bytes(pushed);
   return pushed;
@@ -75,7 +98,7 @@ bool Outgoing::open_slice() {
     store_.allocate_big(*use_.block);
     big_ = true;
   }
-  slice_ = payload_of(*use_.block, sent_, left_);
+  slice_ = fits_inline() ? slot().payload : long_payload(*use_.block, sent_, left_);
   filled_ = 0;
   return true;
 }
@@ -99,21 +122,27 @@ void Outgoing::look_at_credit() {
 
 // The slice that was filled.
 void Outgoing::publish_slice() {
-  publish(use_.block->slots[sent_ % kSlots], filled_);
-  left_ -= filled_;
+  if (fits_inline()) {
+    stamp(filled_);
+    left_ = 0;
+  } else {
+    publish_long(filled_, 0);
+  }
   slice_ = nullptr;
   filled_ = 0;
 }
 
-void Outgoing::publish(Slot& slot, std::uint64_t bytes) {
-  fill(slot, bytes);
-  peer_.ring();
+void Outgoing::publish_long(std::uint64_t bytes, std::uint64_t address) {
+  slot().long_slice = {envelope_.sequence, envelope_.bytes, bytes, address};
+  stamp(kLong);
+  left_ -= bytes & ~kLent;
 }
 
-void Outgoing::fill(Slot& slot, std::uint64_t bytes) {
-  slot.envelope = envelope_;  // the line is ours already: cheaper than to ask whether this slice is the first
-  slot.bytes = bytes;
-  slot.stamp.store(stamp_of(use_.generation, ++sent_), std::memory_order_release);
+void Outgoing::stamp(std::uint64_t length) {
+  slot().fingerprint = envelope_.fingerprint;  // the line is ours: cheaper than to ask whether it is needed
+  std::atomic<std::uint64_t>& stamp = slot().stamp;
+  stamp.store(Stamp::of(use_.generation, ++sent_, length, envelope_.sequence).bits,
+              std::memory_order_release);
 }
 
 std::size_t Outgoing::lend(const std::byte* data, std::size_t bytes) {
@@ -121,13 +150,13 @@ std::size_t Outgoing::lend(const std::byte* data, std::size_t bytes) {
   std::size_t lent = std::min<std::uint64_t>(bytes, left_ - filled_);
   if (lent < left_ - filled_) lent -= lent % kElementBytes;
   if (lent == 0 || filled_ % kElementBytes != 0 || !can_lend(data, lent)) return 0;
-  if (slice_ != nullptr) publish_slice();
+  if (slice_ != nullptr) {
+    publish_slice();
+    peer_.ring();
+  }
   if (!room(kSlots)) return 0;
-  Slot& slot = use_.block->slots[sent_ % kSlots];
-  const auto address = reinterpret_cast<std::uint64_t>(data);
-  std::memcpy(slot.payload, &address, sizeof(address));
-  publish(slot, lent | kLent);
-  left_ -= lent;
+  publish_long(lent | kLent, reinterpret_cast<std::uint64_t>(data));
+  peer_.ring();
   lent_ = true;
   lent_to_ = sent_;
   traffic_.add_bytes(lent);

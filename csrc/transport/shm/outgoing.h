@@ -57,10 +57,13 @@ class Outgoing {
  private:
   bool room(std::uint32_t slots);
   void look_at_credit();
+  void accept(const Envelope& envelope);
+  bool fits_inline() const;
   bool open_slice();
   void publish_slice();
-  void publish(Slot& slot, std::uint64_t bytes);
-  void fill(Slot& slot, std::uint64_t bytes);
+  void publish_long(std::uint64_t bytes, std::uint64_t address);
+  void stamp(std::uint64_t length);
+  Slot& slot() const { return use_.block->slots[sent_ % kSlots]; }
   bool can_lend(const std::byte* data, std::size_t bytes);
 
   LaneStore& store_;
@@ -73,6 +76,7 @@ class Outgoing {
   std::uint32_t sent_ = 0;   // slices published (mod 2^32)
   std::uint32_t taken_ = 0;  // of these, given back by the receiver when last looked at
   Envelope envelope_{};
+  std::uint64_t step_ = 0;      // how far its sequence is from that of the message before
   std::uint64_t left_ = 0;      // bytes of the begun message that are in no published slice
   std::byte* slice_ = nullptr;  // the slice that is being filled, if any
   std::size_t filled_ = 0;      // bytes in it

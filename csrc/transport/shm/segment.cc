@@ -25,7 +25,7 @@ namespace pycomm {
 namespace {
 
 constexpr std::uint64_t kMagic = 0x6d6d6f6379700a1aULL;
-constexpr std::uint32_t kVersion = 2;
+constexpr std::uint32_t kVersion = 3;
 constexpr std::size_t kPage = 4096;  // a multiple of it may be more than the system's page: only rounding
 constexpr std::size_t kLargest = std::size_t{1} << 30;
 constexpr std::size_t kLargestPrivate = std::size_t{256} << 20;  // shadowed by the sanitizers, times ranks
