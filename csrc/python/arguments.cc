@@ -32,18 +32,26 @@ std::array<PyObject*, n> interned(const char* const (&texts)[n]) {
   return names;
 }
 
+// In the order of Reduction, and of Parameter.
+std::array<PyObject*, 5> reduction_names;
+std::array<PyObject*, kParameters> parameter_names;
+
 }  // namespace
 
-int reduction_given(PyObject* op) {
-  static const auto names = interned({name(Reduction::kSum), name(Reduction::kProduct), name(Reduction::kMin),
-                                      name(Reduction::kMax), name(Reduction::kAvg)});
+void load_names() {
   static_assert(static_cast<int>(Reduction::kSum) == 0 && static_cast<int>(Reduction::kAvg) == 4);
+  reduction_names = interned({name(Reduction::kSum), name(Reduction::kProduct), name(Reduction::kMin),
+                              name(Reduction::kMax), name(Reduction::kAvg)});
+  parameter_names = interned({"x", "op", "root", "out", "dtype", "algorithm", "async_op", "timeout_s"});
+}
+
+int reduction_given(PyObject* op) {
   if (op == nullptr) return 0;
-  for (std::size_t i = 0; i < names.size(); ++i)
-    if (op == names[i]) return static_cast<int>(i);
+  for (std::size_t i = 0; i < reduction_names.size(); ++i)
+    if (op == reduction_names[i]) return static_cast<int>(i);
   if (!PyUnicode_CheckExact(op)) return -1;
-  for (std::size_t i = 0; i < names.size(); ++i)
-    if (PyUnicode_Compare(op, names[i]) == 0) return static_cast<int>(i);
+  for (std::size_t i = 0; i < reduction_names.size(); ++i)
+    if (PyUnicode_Compare(op, reduction_names[i]) == 0) return static_cast<int>(i);
   return -1;
 }
 
@@ -60,17 +68,15 @@ const Signature* signature_of(PyObject* function) {
 
 bool Arguments::read(const Signature& signature, PyObject* const* values, Py_ssize_t positionals,
                      PyObject* names) {
-  // In the order of Parameter. Names in a program's text are interned, so they are these very objects.
-  static const auto known =
-      interned({"x", "op", "root", "out", "dtype", "algorithm", "async_op", "timeout_s"});
   if (positionals > signature.positionals) return false;
   for (Py_ssize_t i = 0; i < positionals; ++i)
     given[signature.positional[static_cast<std::size_t>(i)]] = values[i];
+  // Names in a program's text are interned, so they are these very objects.
   const Py_ssize_t named = names == nullptr ? 0 : PyTuple_GET_SIZE(names);
   for (Py_ssize_t i = 0; i < named; ++i) {
     PyObject* const name = PyTuple_GET_ITEM(names, i);
     std::size_t parameter = 0;
-    while (parameter < kParameters && known[parameter] != name) ++parameter;
+    while (parameter < kParameters && parameter_names[parameter] != name) ++parameter;
     if ((signature.allowed >> parameter & 1) == 0 || given[parameter] != nullptr) return false;
     given[parameter] = values[positionals + i];
   }

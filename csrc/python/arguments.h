@@ -9,6 +9,9 @@
 
 namespace pycomm {
 
+// To be called before anything else here.
+void load_names();
+
 // The number of a reduction that is named by an exact str, sum for nullptr; -1 for anything else.
 int reduction_given(PyObject* op);
 // The number of a collective, barrier among them. Throws std::invalid_argument.

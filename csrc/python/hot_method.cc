@@ -115,7 +115,7 @@ bool run(const HotCalls& calls, const Plain& plain, PyObject* result, py::object
 }
 
 // The arguments' own references keep communicator and arrays alive.
-PyObject* vectorcall(PyObject* self, PyObject* const* values, std::size_t flagged, PyObject* names) {
+PyObject* call_hot_method(PyObject* self, PyObject* const* values, std::size_t flagged, PyObject* names) {
   const auto& method = *reinterpret_cast<HotMethod*>(self);
   const auto slowly = [&] { return PyObject_Vectorcall(method.function, values, flagged, names); };
   const Py_ssize_t count = PyVectorcall_NARGS(flagged);
@@ -174,7 +174,7 @@ py::object hot(const py::object& function) {
   const Signature* const signature = signature_of(function.ptr());
   auto* const method = PyObject_GC_New(HotMethod, hot_method_type);
   if (method == nullptr) throw py::error_already_set();
-  method->vectorcall = vectorcall;
+  method->vectorcall = call_hot_method;
   method->function = Py_NewRef(function.ptr());
   method->signature = signature;
   PyObject_GC_Track(method);
@@ -217,6 +217,7 @@ void bind_hot_methods(py::module_& m) {
   PyObject* const type = PyType_FromSpec(&spec);  // for the life of the process
   if (type == nullptr) throw py::error_already_set();
   hot_method_type = reinterpret_cast<PyTypeObject*>(type);
+  load_names();
   bind_caller(m);
   py::class_<HotCalls>(m, "HotCalls", "The prepared calls of a communicator that are made without Python.")
       .def(py::init<py::object, double>(), py::arg("communicator"), py::arg("timeout_s"))

@@ -78,7 +78,7 @@ struct Visit {
   PyCommunicator& communicator;
 };
 
-PyObject* call(PyObject* self, PyObject* const*, std::size_t flagged, PyObject* names) {
+PyObject* call_persistent(PyObject* self, PyObject* const*, std::size_t flagged, PyObject* names) {
   Persistent& op = of(self);
   if (PyVectorcall_NARGS(flagged) != 0 || (names != nullptr && PyTuple_GET_SIZE(names) != 0)) {
     PyErr_SetString(PyExc_TypeError, "a persistent operation is called without arguments");
@@ -206,7 +206,7 @@ PyType_Spec spec = {"pycomm._C.Persistent", sizeof(Persistent), 0,
 py::object make_persistent(PersistentParts parts) {
   PyObject* const self = persistent_type->tp_alloc(persistent_type, 0);
   if (self == nullptr) throw py::error_already_set();
-  of(self).vectorcall = call;
+  of(self).vectorcall = call_persistent;
   new (&of(self).parts) PersistentParts(std::move(parts));
   return py::reinterpret_steal<py::object>(self);
 }
