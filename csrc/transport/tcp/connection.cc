@@ -115,6 +115,11 @@ void Connection::note_changes() {
   if (changed) changes_.fetch_add(1, std::memory_order_release);
 }
 
+Counters Connection::counters() const {
+  const Lock lock(*this);
+  return counters_;
+}
+
 std::vector<LinkState> Connection::links() const {
   const Lock lock(*this);
   std::vector<LinkState> states;

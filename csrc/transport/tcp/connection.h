@@ -63,6 +63,7 @@ class Connection final : public Endpoint {
   std::uint64_t changes() const override { return changes_.load(std::memory_order_acquire); }
   void post_fault(const Fault& fault) override;
   std::optional<Fault> fault() override;
+  Counters counters() const override;
   std::vector<LinkState> links() const override;
   void cut(std::size_t link) override;
 
