@@ -32,8 +32,27 @@ with pycomm.init(timeout_s=60) as comm:
     print(json.dumps({"right": right, "error": error, "links": links, "took_s": time.monotonic() - begin}))
 """
 
+# What is small is sent at once, over one link or the other, and rank 0 leaves without hearing of it.
+LEAVING = """
+import json, time, numpy, pycomm
+with pycomm.init(timeout_s=60) as comm:
+    parts = [comm.split(0) for _ in range(4)]
+    for part in parts:
+        part.barrier()
+    print("ready", flush=True)
+    time.sleep(1)
+    x = numpy.full(700, 7 if comm.rank == 0 else 0, numpy.float32)
+    error, right = "", True
+    try:
+        works = [part.broadcast(x, async_op=True, timeout_s=10) for part in parts]
+        right = all((work.wait() == 7).all() for work in works)
+    except pycomm.Error as why:
+        error = f"{type(why).__name__}: {why}"
+print(json.dumps({"right": right, "error": error}))
+"""
 
-def start(lab: Lab, *arguments: str) -> list[subprocess.Popen[str]]:
+
+def start(lab: Lab, program: str, *arguments: str) -> list[subprocess.Popen[str]]:
     """One rank on each of two hosts, which has all of the host's NICs."""
     ranks = []
     for rank, host in enumerate(lab.hosts):
@@ -45,7 +64,7 @@ def start(lab: Lab, *arguments: str) -> list[subprocess.Popen[str]]:
             "MASTER_ADDR": lab.hosts[0].address,
             "MASTER_PORT": "29500",
         }
-        command = [sys.executable, "-c", PROGRAM, *arguments]
+        command = [sys.executable, "-c", program, *arguments]
         environment = {**os.environ, **host.environment(), **place}
         ranks.append(host.popen(command, env=environment, stdout=subprocess.PIPE, text=True))
     for process in ranks:
@@ -65,7 +84,7 @@ def answers(ranks: list[subprocess.Popen[str]]) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("fault", ["cut", "blackhole"])
 def test_a_rail_that_fails_is_not_missed_where_there_is_another(fault: str) -> None:
     with Lab(2, 2, rate_mbit=200) as lab:
-        ranks = start(lab, "30", "15")  # calls of 4 MiB: about 0.1 s each with two NICs
+        ranks = start(lab, PROGRAM, "30", "15")  # calls of 4 MiB: about 0.1 s each with two NICs
         time.sleep(0.5)
         getattr(lab.faults, fault)("h1", 1)
         found = answers(ranks)
@@ -77,9 +96,18 @@ def test_a_rail_that_fails_is_not_missed_where_there_is_another(fault: str) -> N
         assert "let nothing through" in lost or "given up by the peer" in lost
 
 
+@pytest.mark.parametrize("rail", [0, 1])
+def test_what_was_sent_over_a_dead_rail_is_not_lost_when_its_sender_leaves(rail: int) -> None:
+    with Lab(2, 2, rate_mbit=200) as lab:
+        ranks = start(lab, LEAVING)
+        lab.faults.blackhole("h1", rail)
+        found = answers(ranks)
+    assert found == [{"right": True, "error": ""}] * 2
+
+
 def test_the_only_rail_that_fails_ends_the_call_by_its_deadline() -> None:
     with Lab(2, 1, rate_mbit=200) as lab:
-        ranks = start(lab, "3", "30")
+        ranks = start(lab, PROGRAM, "3", "30")
         time.sleep(0.5)
         lab.faults.blackhole("h1", 0)
         found = answers(ranks)

@@ -209,15 +209,35 @@ void Connection::lose(const std::string& why) {
 // Before the goodbye, which nothing may follow, everything reaches the peer's machine, over whatever links
 // are left.
 void Connection::leave() {
-  const auto deadline = Clock::now() + options_.linger;
-  if (!single() && !drain(deadline)) return;
+  if (!single() && !drain(Clock::now() + options_.linger)) {
+    // Small frames are released before they are acknowledged: those on a dead link only we still have, and
+    // there is no time to wait until its silence is proof.
+    if (!drop_undrained() || !drain(Clock::now() + options_.linger)) return;
+  }
   FrameHeader header;
   header.kind = FrameKind::kGoodbye;
   for (auto& link : links_) {
     Frame goodbye{header, nullptr};
     if (link->alive()) link->append(goodbye);
   }
-  drain(deadline);
+  drain(Clock::now() + options_.linger);
+}
+
+// Gives up the links that still hold something, if there are others for it: what is sent again in vain, as
+// the link was only slow, the peer drops. False if there are none.
+bool Connection::drop_undrained() {
+  std::vector<Link*> holding;  // all of them before the first is dropped, as that fills the others
+  bool another = false;
+  for (auto& link : links_) {
+    if (!link->alive()) continue;
+    if (link->drained())
+      another = true;
+    else
+      holding.push_back(link.get());
+  }
+  if (!another) return false;
+  for (Link* link : holding) drop(*link, "had not brought everything when this rank left");
+  return true;
 }
 
 // Closing a socket with unread input would discard what is still on its way out, so input is read as always
@@ -230,7 +250,7 @@ bool Connection::drain(Clock::time_point deadline) {
       while (link->can_read()) advance(*link);
       if (!link->alive()) continue;
       link->flush();
-      done = done && !link->pending() && link->socket().unacknowledged() == 0;
+      done = done && link->drained();
     }
     settle();
     if (done && !resume() && orphans_.empty()) return true;

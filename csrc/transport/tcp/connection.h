@@ -133,6 +133,7 @@ class Connection final : public Endpoint {
   void lose(const std::string& why);
   void nonsense_came(const std::string& what);
   void leave();
+  bool drop_undrained();
   bool drain(Clock::time_point deadline);
 
   const int peer_;

@@ -64,6 +64,8 @@ class Link {
   void append(Frame& frame);
   bool flush() { return outbox_.flush(); }
   bool pending() const { return outbox_.pending() != 0; }
+  // The peer's machine has all that was accepted.
+  bool drained() const { return !pending() && socket_.unacknowledged() == 0; }
   std::uint64_t accepted() const { return outbox_.accepted(); }
   std::uint64_t written() const { return outbox_.written(); }
   bool full = false;         // somebody found no room since the last poll
