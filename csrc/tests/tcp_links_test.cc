@@ -254,6 +254,7 @@ TEST(memory_is_taken_back_from_a_failed_call) {
     const auto deadline = Clock::now() + 20s;
     while (two->counters().received_messages == 0 && Clock::now() < deadline) one->poll();
     other.join();
+    while (alive(*one) == 2 && Clock::now() < deadline) one->poll();  // the peer may have been faster
     CHECK_EQ(alive(*one), 1);
   }
 }
