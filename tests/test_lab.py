@@ -337,7 +337,7 @@ def test_the_command_from_up_to_down(lab: Lab) -> None:
     assert inside == "h1\n7\n"
     places = ["0 0 10.76.0.1 h0", "1 1 10.76.0.1 h0", "2 0 10.76.0.1 h1"]
     assert sorted(job.splitlines()) == ["0", *(f"[{place[0]}] {place}" for place in places)]
-    assert fault == "0\n"
+    assert fault == "rail 0 of h1: cut; pycomm lab fault restore h1 0 undoes it\n0\n"
     assert [len(sent) for sent in json.loads(counters.splitlines()[0])["sent"]] == [2, 1]
     assert pycomm(host, "down", "counters") == [
         "the lab is gone\n0\n",
