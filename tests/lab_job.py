@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pycomm.errors import Error
-from pycomm.lab import Lab, LabHost
+from pycomm.lab import LabHost, why_not
 
 ROOT = Path(__file__).parent.parent
 PORT = 29600
@@ -65,17 +64,7 @@ print(json.dumps(said))
 """
 
 
-def skip_reason() -> str:
-    if os.geteuid() != 0:
-        return "a lab needs root"
-    try:
-        Lab(1, 1).close()
-    except Error as why:
-        return str(why)
-    return ""
-
-
-WHY_NOT = skip_reason()  # no lab can be had
+WHY_NOT = why_not()  # no lab can be had
 
 
 def within(host: LabHost, script: str) -> None:

@@ -60,6 +60,10 @@ bool TcpLane::released_before(std::uint64_t mark) {
 
 void TcpLane::recall() {
   const Connection::Lock lock(connection_);
+  need_no_memory();
+}
+
+void TcpLane::need_no_memory() {
   connection_.keep_copies(*this);
   for (Unreleased& frame : unreleased_) frame.until_acknowledged = false;
 }

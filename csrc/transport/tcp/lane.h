@@ -93,6 +93,7 @@ class TcpLane final : public Lane {
   std::size_t credit() const;
   bool gone(const Unreleased& frame) const;
   Unreleased* find_unreleased(std::uint64_t begin);
+  void need_no_memory();  // of the caller's, for what is not yet released
 
   bool has_head() const { return !messages_.empty() && messages_.front().begin == head_; }
   const Message& head_message() const { return messages_.front(); }

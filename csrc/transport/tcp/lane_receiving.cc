@@ -173,8 +173,7 @@ bool TcpLane::stored(const FrameHeader& header, std::uint64_t position, std::siz
 }
 
 void TcpLane::close() {
-  connection_.keep_copies(*this);
-  for (Unreleased& frame : unreleased_) frame.until_acknowledged = false;
+  need_no_memory();
   closed_ = true;
   messages_.clear();
   window_.clear();
